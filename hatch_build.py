@@ -52,7 +52,12 @@ class NativeBuildHook(BuildHookInterface):
 
 
 def find_compiler() -> list[str]:
-    """The user's compiler (CC), or the system's; empty if there is none."""
+    """The user's compiler (CC), or the system's; empty if there is none, or for a wheel without compiled code.
+
+    Windows has no compiled library: the flags and the names of files are those of GCC and Clang elsewhere.
+    """
+    if os.environ.get("HORIZONFREE_PURE") or sys.platform == "win32":
+        return []
     preferred = shlex.split(os.environ.get("CC", ""))
     return next((x for x in (preferred, ["cc"], ["gcc"], ["clang"]) if x and shutil.which(x[0])), [])
 

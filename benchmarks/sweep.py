@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import horizonfree as hf
+from horizonfree.runs import files
 from horizonfree.sweeps import executors as engines
 from horizonfree.sweeps import results, sweep
 from horizonfree.sweeps import spec as specs

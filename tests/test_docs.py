@@ -59,9 +59,22 @@ def test_the_page_on_numbers_runs(capsys):
     assert printed[-1].startswith("a is better by at least")
 
 
-@pytest.mark.parametrize("name", ["README", "docs/tutorial", *(f"docs/how-to/{page}" for page in HOW_TO)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "README",
+        "docs/tutorial",
+        "docs/constrained",
+        "docs/likely",
+        "docs/off-policy-evaluation",
+        "docs/observed-rewards",
+        *(f"docs/how-to/{page}" for page in HOW_TO),
+    ],
+)
 def test_pages_that_teach_print_what_they_say(name, capsys):
     """Every `print(...)  # output` of the page, in order."""
+    if name == "docs/how-to/prism":
+        pytest.importorskip("stormpy", reason="stormpy is not installed")
     scope: dict = {}
     examples = re.findall(r"```python\n(.*?)```", (ROOT / f"{name}.md").read_text(), re.DOTALL)
     for example in examples:
@@ -121,13 +134,11 @@ def test_links_lead_to_files(subtests):
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_every_page_is_in_the_index_and_in_the_navigation():
+def test_every_page_is_in_the_navigation():
     docs = ROOT / "docs"
-    pages = {page.relative_to(docs).as_posix() for page in docs.rglob("*.md")} - {"index.md"}
-    index = (docs / "index.md").read_text()
-    assert not [name for name in pages if f"({name})" not in index]
+    pages = [page.relative_to(docs).as_posix() for page in docs.rglob("*.md")]
     shown = re.findall(r"^ +- (?:.+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
-    assert sorted(shown) == sorted([*pages, "index.md"])
+    assert sorted(shown) == sorted(pages)
 
 
 def test_every_public_name_is_in_the_reference():

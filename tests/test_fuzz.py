@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -143,6 +144,22 @@ MANY = {
     "curves": ["eps"],
 }
 MANY |= {"rewards": None, "budget": None, "delta": 0.05, "reward": None, "memory": None, "progress": False}
+NAMED_ROWS = {"episode": ["x", "x", "x"], "step": ["2024-01-01", "2024-01-02", "2024-01-03"],
+    "status": ["a", "b", "a"], "load": [1.0, 3.0, 1.0], "order": ["run", "", "mend"]}  # fmt: skip
+RECORDED = SimpleNamespace(
+    observation_space=gymnasium.spaces.Discrete(2),
+    action_space=gymnasium.spaces.Discrete(2),
+    iterate_episodes=lambda: [
+        SimpleNamespace(
+            id=0,
+            observations=np.array([0, 1, 0]),
+            actions=np.array([0, 1]),
+            rewards=np.zeros(2),
+            terminations=np.zeros(2, bool),
+        )
+    ],
+)
+AUDITED = hf.from_log({"episode": [0, 0, 0], "state": [0, 1, 0], "action": [0, 1, 0]})
 ENTRIES = {
     "make": Entry(lambda name, **x: hf.make(name, **x),
         {"name": "river-swim", "states": 3, "horizon": 3, "forward": 0.3}),
@@ -172,6 +189,13 @@ ENTRIES = {
     "from_gymnasium of several": Entry(lambda **x: hf.from_gymnasium(horizon=2, **x),
         {"env": [LAKE, LAKE], "weights": np.array([0.5, 0.5])}, True),
     "from_log": Entry(lambda **x: hf.from_log(**x), {"source": ROWS, "problem": None, "budget": None}, True),
+    "from_log with names": Entry(lambda **x: hf.from_log(**x), {"source": NAMED_ROWS, "missing": "drop",
+        "columns": {"state": ["status", "load"], "action": "order"}, "bins": {"load": [2.0]}, "states": None,
+        "actions": ["mend", "run"], "num_states": None, "horizon": 2, "start": "a, load below 2",
+        "terminal": ()}, True),
+    "from_minari": Entry(hf.from_minari, {"dataset": RECORDED, "terminal": (), "horizon": 2}, True),
+    "audit": Entry(hf.audit, {"run": AUDITED, "reward": np.zeros((2, 2)), "policy": np.zeros(2, int),
+        "incumbent": np.ones(2, int), "scale": "rescale", "delta": 0.05}),
     "goal": Entry(hf.goal, {"problem": PROBLEM, "states": np.array([0, 2]), "step": 1}),
     "occupancy": Entry(hf.occupancy, {"problem": PROBLEM, "states": np.array([0, 2])}),
     "rescale": Entry(hf.rescale, {"problem": PROBLEM, "reward": REWARD}),

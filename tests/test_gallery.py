@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parent.parent
-NAMES = ["buses", "gambler", "shop", "car"]
+NAMES = ["buses", "gambler", "shop", "car", "maintenance", "robot"]
 ORDERED = "real days, in order"
 
 
@@ -46,6 +46,8 @@ def same(found, stored, where="study"):
 
 @pytest.mark.parametrize("study", NAMES, indirect=True)
 def test_a_small_version_runs_and_says_what_is_stored(study, shared):
+    if study.__name__ == "robot":
+        pytest.importorskip("stormpy", reason="stormpy is not installed")
     stored = shared.stored(study.__name__)["small"]
     same(shared.rounded(study.study(small=True)), stored)
 
@@ -98,3 +100,6 @@ def test_the_sayings_of_the_pages_follow_from_what_is_stored(shared):
     assert control["low"] == 0
     assert all(x["zeta"] is None and x["low"] > 0 for x in others)
     assert min(gap for x in others for gap in x["gaps"] if gap is not None) > 30
+    robot = found["robot"]["looks"]
+    assert all(x["p"][0] <= 0.1 <= x["p"][1] and x["q"][0] <= 0.3 <= x["q"][1] for x in robot)
+    assert all(x["loss"] > 10 * x["reach"]["gap"] for x in robot if x["episodes"] >= 100)

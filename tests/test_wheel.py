@@ -1,8 +1,11 @@
-"""The wheel, installed into an empty environment: it holds what it needs, with and without extras."""
+"""The wheel and the source distribution, installed into empty environments: the README's code runs in each."""
 
+import os
 import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -25,6 +28,9 @@ pytestmark = [
 ]
 
 
+README = ROOT / "tests" / "readme.py"
+
+
 def run(*words: object, **how: object) -> str:
     done = subprocess.run([str(x) for x in words], capture_output=True, text=True, check=False, **how)
     assert done.returncode == 0, f"{words}: {done.stderr[-2000:]}"
@@ -32,34 +38,88 @@ def run(*words: object, **how: object) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    run(UV, "build", "--wheel", "-q", "-o", folder, ROOT)
-    return next(folder.glob("*.whl"))
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The source distribution, and the wheels made of it: with compiled code, and without."""
+    folder = tmp_path_factory.mktemp("built")
+    run(UV, "build", "-q", "-o", folder / "native", ROOT)
+    run(UV, "build", "-q", "-o", folder / "pure", ROOT, env=os.environ | {"HORIZONFREE_PURE": "1"})
+    files = {"sdist": folder / "native", "native": folder / "native", "pure": folder / "pure"}
+    return {
+        name: next(where.glob("*.tar.gz" if name == "sdist" else "*.whl")) for name, where in files.items()
+    }
 
 
-@pytest.mark.parametrize("extra", ["", "[web]"])
+def install(file: Path, folder: Path, python: str = sys.executable, extra: str = "", **how: object) -> Path:
+    """A new environment in which only the library and what it needs are installed; its commands."""
+    run(UV, "venv", "-q", "--python", python, folder)
+    name = f"horizonfree{extra} @ {file.as_uri()}"
+    interpreter = folder / "bin" / "python"
+    run(UV, "pip", "install", "-q", "--python", interpreter, "-c", ROOT / "constraints.txt", name, **how)
+    run(UV, "pip", "check", "-q", "--python", interpreter)
+    return folder / "bin"
+
+
+def explored(bin: Path, folder: Path) -> Path:
+    """A run made and asked on the command line."""
+    run(bin / "horizonfree", "explore", "river-swim", "--episodes", 3, "--out", folder, cwd=folder.parent)
+    run(bin / "horizonfree", "plan", folder, "--goal", 7)
+    return folder
+
+
+def refused(bin: Path, *words: object) -> str:
+    done = subprocess.run([str(bin / "horizonfree"), *map(str, words)], capture_output=True, text=True)
+    assert done.returncode == 2, words
+    return " ".join(done.stderr.split())
+
+
 @pytest.mark.parametrize("python", ["python3.11", "python3.12", "python3.13", "python3.14"])
-def test_it_explores_plans_and_reports_in_an_empty_environment(wheel, python, extra, tmp_path):
+def test_the_core_runs_the_readme(built, python, tmp_path):
     if not is_there(python):
         pytest.skip(f"no {python} here")
-    run(UV, "venv", "-q", "--python", python, tmp_path / "env")
-    interpreter = tmp_path / "env" / "bin" / "python"
-    run(
-        UV, "pip", "install", "-q", "--python", interpreter, "-c", ROOT / "constraints.txt", f"{wheel}{extra}"
-    )
-    run(UV, "pip", "check", "-q", "--python", interpreter)
-    command = tmp_path / "env" / "bin" / "horizonfree"
-    run(command, "explore", "river-swim", "--episodes", 3, "--out", tmp_path / "run", cwd=tmp_path)
-    run(command, "plan", tmp_path / "run", "--goal", 7)
-    run(interpreter, "-c", "from horizonfree.native import library; assert library.build_name()")
-    run(command, "report", tmp_path / "run")
-    assert (tmp_path / "run" / "report.html").stat().st_size > 10_000
-    if extra:
-        run(interpreter, "-c", "import horizonfree.web, uvicorn; horizonfree.web.server._impatient()")
-    else:
-        said = subprocess.run(
-            [command, "serve", tmp_path / "run", "--port", "0"], capture_output=True, text=True, check=False
-        )
-        assert said.returncode == 2
-        assert "pip install" in said.stderr
+    bin = install(built["native"], tmp_path / "env", python)
+    run(bin / "python", README, cwd=tmp_path)
+    folder = explored(bin, tmp_path / "run")
+    run(bin / "python", "-c", "from horizonfree.native import library; assert library.build_name()")
+    assert "pip install 'horizonfree[report]'" in refused(bin, "report", folder)
+    assert "pip install 'horizonfree[web]'" in refused(bin, "serve", folder, "--port", 0)
+    installed = run(UV, "pip", "freeze", "--python", bin / "python")
+    assert not {"gymnasium", "matplotlib", "jinja2", "starlette"} & {
+        line.split("==")[0] for line in installed.splitlines()
+    }
+
+
+def test_the_extra_report_writes_reports(built, tmp_path):
+    bin = install(built["native"], tmp_path / "env", extra="[report]")
+    run(bin / "python", README, cwd=tmp_path)
+    folder = explored(bin, tmp_path / "run")
+    run(bin / "horizonfree", "report", folder)
+    assert (folder / "report.html").stat().st_size > 10_000
+
+
+def test_the_extra_web_has_the_playground(built, tmp_path):
+    bin = install(built["native"], tmp_path / "env", extra="[web]")
+    folder = explored(bin, tmp_path / "run")
+    code = "import sys, uvicorn, horizonfree as hf; hf.web.app(hf.load(sys.argv[1]))"
+    run(bin / "python", "-c", code, folder)
+
+
+@pytest.mark.parametrize("kind", ["sdist", "pure"])
+def test_it_runs_the_readme_where_there_is_no_compiler(built, kind, tmp_path):
+    """The search path is empty while it is built and installed; the only difference is a warning and the time."""
+    (tmp_path / "nothing").mkdir()
+    without = os.environ | {"PATH": str(tmp_path / "nothing"), "CC": ""}
+    bin = install(built[kind], tmp_path / "env", env=without)
+    run(bin / "python", "-c", "from horizonfree.native import library; assert library.build_name() is None")
+    run(bin / "python", README, cwd=tmp_path)
+
+
+def test_wheels_hold_what_they_should(built):
+    """The pure wheel has no compiled code; neither has more than the library."""
+    assert built["pure"].name.endswith("-py3-none-any.whl")
+    assert "-py3-none-" in built["native"].name
+    names = {kind: zipfile.ZipFile(built[kind]).namelist() for kind in ("pure", "native")}
+    assert {x for x in names["native"] if x.endswith(".so")}
+    assert {x for x in names["native"] if not x.endswith(".so")} == set(names["pure"])
+    assert {x.split("/")[0].split("-")[0] for x in names["pure"]} == {"horizonfree"}
+    with tarfile.open(built["sdist"]) as archive:
+        assert not [x for x in archive.getnames() if x.endswith(".so")]

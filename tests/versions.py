@@ -55,7 +55,7 @@ def check(name: str, python: str, resolution: str) -> bool:
     steps = [
         ["uv", "venv", "-q", "--python", python, str(folder)],
         # together: what the tests need must not replace what the library was resolved to
-        ["uv", "pip", "install", "-q", "--resolution", resolution, f"{ROOT}[web]", *TESTS],
+        ["uv", "pip", "install", "-q", "--resolution", resolution, f"{ROOT}[gymnasium,report,web]", *TESTS],
         [
             str(run / "python"),
             "-c",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from horizonfree.batch.compare import compare
     from horizonfree.explorers import explorers
     from horizonfree.guarantees.certificate import Certificate
+    from horizonfree.mdp.events import reach
     from horizonfree.mdp.rewards import goal, occupancy, rescale
     from horizonfree.models.misspecification import Misspecification
     from horizonfree.problems import (
@@ -27,12 +28,20 @@ if TYPE_CHECKING:
     from horizonfree.problems.gymnasium.discretize import discretize
     from horizonfree.problems.problem import true_gap
     from horizonfree.problems.simulate import simulate
+    from horizonfree.problems.verification.drn import read_drn
+    from horizonfree.problems.verification.prism import from_prism
+    from horizonfree.problems.verification.properties import property
+    from horizonfree.problems.verification.umb import read_umb
+    from horizonfree.runs.audit import audit
+    from horizonfree.runs.constrained import at_least, at_most
     from horizonfree.runs.explore import explore
-    from horizonfree.runs.log_files import from_log
-    from horizonfree.runs.logged import certify, from_episodes
+    from horizonfree.runs.log_files import certify, from_log
+    from horizonfree.runs.logged import from_episodes
+    from horizonfree.runs.minari import from_minari
     from horizonfree.runs.plan import Plan
     from horizonfree.runs.run import Run
     from horizonfree.runs.storage import load
+    from horizonfree.runs.verify import verify
     from horizonfree.sweeps.results import Sweep, load_sweep
     from horizonfree.sweeps.sweep import sweep
 
@@ -49,6 +58,9 @@ __all__ = [
     "Run",
     "Sweep",
     "Tabular",
+    "at_least",
+    "at_most",
+    "audit",
     "certify",
     "compare",
     "discretize",
@@ -58,6 +70,8 @@ __all__ = [
     "from_episodes",
     "from_gymnasium",
     "from_log",
+    "from_minari",
+    "from_prism",
     "from_simulators",
     "goal",
     "load",
@@ -65,12 +79,17 @@ __all__ = [
     "make",
     "occupancy",
     "problems",
+    "property",
+    "reach",
+    "read_drn",
+    "read_umb",
     "rescale",
     "show_versions",
     "simulate",
     "sweep",
     "theory",
     "true_gap",
+    "verify",
 ]
 
 # The module of each public name. Modules are imported when a name is first used, so that `horizonfree --help` is fast.
@@ -85,7 +104,10 @@ _MODULE_OF = {
     "Run": "runs.run",
     "Sweep": "sweeps.results",
     "Tabular": "problems",
-    "certify": "runs.logged",
+    "at_least": "runs.constrained",
+    "at_most": "runs.constrained",
+    "audit": "runs.audit",
+    "certify": "runs.log_files",
     "compare": "batch.compare",
     "discretize": "problems.gymnasium.discretize",
     "explore": "runs.explore",
@@ -94,6 +116,8 @@ _MODULE_OF = {
     "from_episodes": "runs.logged",
     "from_gymnasium": "problems",
     "from_log": "runs.log_files",
+    "from_minari": "runs.minari",
+    "from_prism": "problems.verification.prism",
     "from_simulators": "problems",
     "goal": "mdp.rewards",
     "load": "runs.storage",
@@ -101,11 +125,16 @@ _MODULE_OF = {
     "make": "problems",
     "occupancy": "mdp.rewards",
     "problems": "problems",
+    "property": "problems.verification.properties",
+    "reach": "mdp.events",
+    "read_drn": "problems.verification.drn",
+    "read_umb": "problems.verification.umb",
     "rescale": "mdp.rewards",
     "show_versions": "_versions",
     "simulate": "problems.simulate",
     "sweep": "sweeps.sweep",
     "true_gap": "problems.problem",
+    "verify": "runs.verify",
 }
 
 # Packages and modules that are imported when they are first used: hf.planning, hf.report.

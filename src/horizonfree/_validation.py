@@ -165,10 +165,15 @@ def check_finite_rewards(table: np.ndarray) -> None:
 
 def did_you_mean(name: Any, names: Iterable[str]) -> str:
     """ "; did you mean 'x'?" where a name is close to one of these, else an empty text."""
+    near = closest(name, names) if isinstance(name, str) else None
+    return f"; did you mean {near!r}?" if near is not None and near != name else ""
+
+
+def closest(name: str, names: Iterable[str]) -> str | None:
+    """The closest of these names, None where none is close."""
     import difflib  # slow to import
 
-    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6) if isinstance(name, str) else []
-    return f"; did you mean {close[0]!r}?" if close and close[0] != name else ""
+    return next(iter(difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)), None)
 
 
 def suggestion(name: str, names: Iterable[str]) -> str:

@@ -49,5 +49,9 @@ class PartWarning(UserWarning):
     """Most states of a problem are unreachable; its reachable part would be faster."""
 
 
+class TargetWarning(UserWarning):
+    """An exploration ended before until_eps was certified."""
+
+
 class ProcessError(HorizonfreeError):
     """A process was forked after JAX had started, or the cluster of a sweep is gone."""

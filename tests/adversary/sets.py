@@ -183,7 +183,10 @@ KAPPAS = (1.0, 32.0, 1024.0, 32768.0)
 
 
 class TableSet:
-    """log sum_j w_j exp f_j(p_x) < log(X/delta) for every unknown pair x (docs/tabular.md, section 1)."""
+    """For every unknown pair log sum_j w_j exp f_j(p) < log(X/(.8 delta)), and sum log E_x(p_x) < log(1/(.2 delta)).
+
+    docs/tabular.md, section 1.
+    """
 
     def __init__(self, run, delta):
         self.run, space = run, run.problem.space
@@ -194,8 +197,11 @@ class TableSet:
         allowed = np.asarray(run.problem.actions_allowed)
         self.counts = self.counted() if run.log is None else transitions(run).sum(0)
         unknown = (self.support.sum(-1) > 1) & np.asarray(space.reachable)[:, None] & allowed
-        self.pairs, self.has_kt = np.argwhere(unknown), run.problem.model.is_support_known
-        self.level = np.log(max(1, len(self.pairs)) / delta)
+        self.pairs = np.argwhere(unknown)
+        self.level, self.joint_level = (
+            np.log(max(1, len(self.pairs)) / (0.8 * delta)),
+            np.log(1 / (0.2 * delta)),
+        )
         self.free = np.argwhere((self.support.sum(-1) > 1) & ~unknown)  # rows that no episode can show
         self.acts = np.where(allowed, np.arange(A), allowed.argmax(1)[:, None])
 
@@ -217,10 +223,9 @@ class TableSet:
                 + np.where(seen, gammaln(k * q + N) - gammaln(k * q) - N * np.log(q), 0.0).sum(-1)
                 for k in KAPPAS
             ]
-            if self.has_kt:
-                m = self.support[s, a].sum()
-                kt = gammaln(m / 2) - gammaln(n + m / 2) + (gammaln(N + 0.5) - gammaln(0.5))[seen].sum()
-                logs.append(kt - np.where(seen, N * np.log(q), 0.0).sum(-1))
+            m = self.support[s, a].sum()
+            kt = gammaln(m / 2) - gammaln(n + m / 2) + (gammaln(N + 0.5) - gammaln(0.5))[seen].sum()
+            logs.append(kt - np.where(seen, N * np.log(q), 0.0).sum(-1))
         found = logsumexp(np.stack(logs), axis=0) - np.log(len(logs))
         return np.where((p < 0).any(-1) | (seen & (p <= 0)).any(-1), np.inf, found)
 
@@ -230,9 +235,19 @@ class TableSet:
     def inside(self, tables):
         good = np.abs(tables.sum(-1) - 1).max((1, 2)) < 1e-9
         good &= (tables >= 0).all((1, 2, 3)) & ~(tables * ~self.support).any((1, 2, 3))
+        together = np.zeros(len(tables))
         for s, a in self.pairs:
             good &= self.row_inside(s, a, tables[:, s, a])
-        return good
+            together += self.joint_e_value(s, a, tables[:, s, a])
+        return good & (together <= self.joint_level - MARGIN)
+
+    def joint_e_value(self, s, a, p):
+        """log(.1 + .9 [one successor y was seen] / p(y)^(n - 1)) of laws p [N, S] of one pair."""
+        N = self.counts[s, a]
+        if N.sum() < 2 or np.count_nonzero(N) > 1:
+            return np.full(len(p), 0.0 if N.sum() < 2 else np.log(0.1))
+        with np.errstate(divide="ignore"):
+            return np.logaddexp(np.log(0.1), np.log(0.9) - (N.sum() - 1) * np.log(p[:, N.argmax()]))
 
     def kernels(self, tables):
         return tables
@@ -254,12 +269,23 @@ class TableSet:
             found[s, a] = targets
         return found[np.arange(S)[:, None], self.acts]
 
+    def pulled(self, tables):
+        """Tables outside the set, as those of extreme rows of all pairs, moved to its boundary."""
+        n = self.counts.sum(-1, keepdims=True)
+        even = self.support / self.support.sum(-1, keepdims=True)
+        centre = np.where(n > 0, self.counts / np.maximum(n, 1), even)[np.arange(len(n))[:, None], self.acts]
+        is_out = ~self.inside(tables)
+        found = tables.copy()
+        if is_out.any() and self.inside(centre[None])[0]:
+            found[is_out] = testing.to_boundary(self.inside, centre, tables[is_out])
+        return found
+
     def members(self, rng, count):
         self.cloud = self.rows(rng, 48)
         S, A, n, _ = self.cloud.shape
         choice = rng.integers(n, size=(count, S, A))
         choice = choice[:, np.arange(S)[:, None], self.acts]
-        tables = self.cloud[np.arange(S)[:, None], np.arange(A), choice]
+        tables = self.pulled(self.cloud[np.arange(S)[:, None], np.arange(A), choice])
         if self.run.problem.truth is not None:
             tables = np.concatenate([tables, np.asarray(self.run.problem.kernel().dense())[None]])
         return tables[self.inside(tables)]
@@ -280,7 +306,7 @@ class TableSet:
                 best = tried[np.argmax(score(tried))]
             if (best == before).all():
                 break
-        found = best[None]
+        found = self.pulled(best[None])
         return np.concatenate([tables, found[self.inside(found)]])
 
 

@@ -92,6 +92,14 @@ def table_given(rng, how):
     return hf.Tabular.from_table(P / P.sum(-1, keepdims=True), support="given", **how)
 
 
+def table_certain(rng, how):
+    """Nearly all pairs are deterministic, of which nothing is known beforehand."""
+    P = np.eye(S)[rng.integers(S, size=(S, A))]
+    if rng.random() < 0.5:
+        P[rng.integers(S), rng.integers(A)] = rng.dirichlet(np.ones(S))
+    return hf.Tabular.from_table(P, **how)
+
+
 def table_terminal(rng, how):
     P = table(rng)
     P[2] = np.eye(S)[2]
@@ -136,6 +144,7 @@ CLASSES = {
         known,
         table_as_mixture,
         table_any,
+        table_certain,
         table_given,
         table_terminal,
         table_support,

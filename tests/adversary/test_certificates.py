@@ -17,7 +17,7 @@ from tests.adversary import cases
 from tests.adversary.pairwise import covers, pairwise
 
 QUICK = cases.FACTORS | {
-    "system": ("kernels", "table_any", "linear"),
+    "system": ("kernels", "table_any", "table_certain", "linear"),
     "where": ("here", "state", "shorter"),
     "data": ("full", "ragged", "arbitrary", "extreme"),
     "episodes": (2, 50),

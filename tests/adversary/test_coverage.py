@@ -22,7 +22,7 @@ def is_covered(run):
     return bool(found.inside(np.asarray(run.problem.truth)[None])[0])
 
 
-@pytest.mark.parametrize("system", ["kernels", "table_any", "linear"])
+@pytest.mark.parametrize("system", ["kernels", "table_any", "table_certain", "linear"])
 def test_the_truth_is_outside_in_at_most_a_share_delta_of_runs(system):
     problem = CLASSES[system](np.random.default_rng(1), {"horizon": H, "start": 0})
     outside = 0

@@ -30,7 +30,7 @@ def test_a_row_has_the_numbers_of_its_run(rows):
     problem, found = rows
     run = hf.explore(problem, "uniform", episodes=16, seed=1, progress=False)
     (row,) = [x for x in found if (x["explorer"], x["seed"], x["episodes"]) == ("uniform", 1, 16)]
-    assert row["eps"] == pytest.approx(run.certificate().eps, rel=1e-9)
+    assert row["eps"] == pytest.approx(run.certificate(method="uniform").eps, rel=1e-9)
     tables = [f(problem, g) for f in (rewards.goal, rewards.occupancy) for g in range(4)]
     for curve, theta in (("gap", run.confidence().theta), ("own_gap", run.theta_hat)):
         plans = [planning.optimal(problem.model.kernel(theta), table).policy for table in tables]

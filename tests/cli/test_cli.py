@@ -116,8 +116,8 @@ def test_names_are_shown_as_they_are_and_can_be_pasted(shell: Shell) -> None:
     code, out, _ = shell(f"explore {TINY} --explorer uniform --episodes 2 --out '{name}'")
     assert code == 0
     assert f"horizonfree plan '{name}' --goal 4" in out
-    assert f"policy written to {name}/p\n" in shell(f"plan '{name}' --goal 8 --out '{name}/p'")[1]
-    assert np.load(f"{name}/p").shape == (4, 9)
+    assert f"policy written to {name}/p.npy\n" in shell(f"plan '{name}' --goal 8 --out '{name}/p.npy'")[1]
+    assert np.load(f"{name}/p.npy").shape == (4, 9)
     assert name in shell(f"compare '{name}'")[1]
 
 

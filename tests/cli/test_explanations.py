@@ -98,6 +98,8 @@ def test_every_number_of_a_certificate_is_explained(shell: Shell) -> None:
         hf.explore(hf.Tabular.from_table(table, horizon=3), name, episodes=5, out=out, progress=False)
     features = hf.LinearMDP.from_features(table, horizon=3, mu=np.eye(3))
     hf.explore(features, "wang2020", episodes=5, constants="paper", out="f", progress=False)
+    river = hf.make("river-swim", states=3, horizon=3)
+    hf.explore(river, "hf-ucrl-rfe++", episodes=5, sets="likelihood", out="g", progress=False)
     text = (DOCS / "command-line.md").read_text()
     shown = set()
     for line in (
@@ -112,6 +114,7 @@ def test_every_number_of_a_certificate_is_explained(shell: Shell) -> None:
         "certify e --method paper",
         "certify f",
         "certify f --method paper",
+        "certify g --method paper",
     ):
         out = shell(f"{line} --verbose")[1]
         parts = [*shell.json(line)["parts"]]

@@ -54,11 +54,13 @@ def test_every_command_prints_what_is_told(shell: Shell) -> None:
     np.savetxt("cost.csv", np.arange(9.0))
     shell.json("plan a --goal 8 --out p.csv")
     check(shell.json("plan a --cost cost.csv --compare p.csv"), told("plan"))
+    check(shell.json("plan a --goal 8 --at-most cost.csv=9"), told("plan"))
     both = told("certificate") | told("certify")
     for line in ("certify a", "certify a --rewards goals"):
         check(shell.json(line), both)
     check(shell.json("report a --figures f"), told("report"))
     check(shell.json("compare a --out c.html"), told("compare"))
+    check(shell.json("audit a --policy p.csv --cost cost.csv"), told("audit"))
 
 
 def test_a_key_that_nobody_told_of_is_found() -> None:

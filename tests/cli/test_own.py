@@ -147,9 +147,9 @@ def test_a_table_of_one_column_is_for_every_action(shell: Shell, stored: Path) -
 
 
 BAD_TABLES = [
-    ("state,cost\nport,1\nport,2\nbay,1\ncape,1\n", "names state 0 2 times; it needs each once"),
+    ("state,cost\nport,1\nport,2\nbay,1\ncape,1\n", "names port 2 times; it needs each once"),
     ("state,cost\nport,1\nprt,2\n", "there is no state 'prt'; did you mean 'port'?"),
-    ("state,wait,sial\nport,1,2\n", "names state 1 0 times"),
+    ("state,wait,sial\nport,1,2\n", "names bay 0 times"),
     ("1,2\n3\n", "has rows of [1, 2] cells"),
     ("", "has rows of [] cells"),
     ("1,x\n2,3\n", "names and no numbers|'1' is not|there is no"),
@@ -195,7 +195,9 @@ def test_a_log_is_certified_and_kept_to_plan_with(shell: Shell) -> None:
     )
     table = shell.json("certify --log plain.csv --param num_states=4 --rewards goals")
     assert table["parts"]["rewards"] == S
-    assert "is neither a number nor a name; did you mean 'port'?" in _with(shell, "named.csv", "port", "prot")
+    assert "is not one of the 4 states of the problem; did you mean 'port'?" in _with(
+        shell, "named.csv", "port", "prot"
+    )
     for line, words in {
         "certify": "Usage",
         "certify a --log plain.csv": "name the folder of a run, or a log",

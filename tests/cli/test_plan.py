@@ -125,9 +125,9 @@ def test_a_plan_can_start_elsewhere_with_fewer_steps(shell: Shell, run: Run) -> 
 BAD_LINES = [
     ("--policy no.npy", "policy no.npy: No such file"),
     ("--policy no.csv", "policy no.csv: No such file"),
-    ("--policy text.csv", "policy text.csv is not a table of numbers with commas between them"),
-    ("--policy empty.csv", "it is empty"),
-    ("--policy ragged.csv", "policy ragged.csv is not a table of numbers"),
+    ("--policy text.csv", "policy text.csv, row 1: 'up' is not a number"),
+    ("--policy empty.csv", "policy empty.csv has rows of [] cells; all must have as many, and one at least"),
+    ("--policy ragged.csv", "policy ragged.csv has rows of [1, 2] cells; all must have as many"),
     ("--policy text.json", "policy text.json is not a list of numbers, or the output of `plan --json`"),
     ("--policy deep.json", "policy deep.json is not a list of numbers"),
     ("--policy other.json", "policy other.json is not a list of numbers"),
@@ -235,3 +235,21 @@ def test_misspecification_from_the_shell_is_that_of_the_library(shell: Shell, ru
     assert [x["gap"] for x in curve["curve"]] == pytest.approx(one.gaps.tolist(), nan_ok=True)
     assert one.summary() in " ".join(shell("robustness a --target .9 --goal 8")[1].split())
     assert shell("plan a --goal 8 --policy x.npy --misspecification .1")[0] == 2
+
+
+def test_what_is_likely_stands_under_what_is_proved(shell: Shell, run: Run) -> None:
+    own, found = run.plan(hf.goal(run.problem, 8)), shell.json("plan a --goal 8")
+    likely = found["likely"]
+    assert (likely["low"], likely["high"]) == pytest.approx(own.credible_interval())
+    assert likely["gap"] == pytest.approx(own.credible_gap())
+    assert likely["label"] == run.posterior().label
+    out = shell("plan a --goal 8")[1]
+    assert out.index("certified") < out.index("likely value") < out.index("likely gap")
+    assert "not proved" in out
+    assert "likely" not in shell.json("plan a --goal 8 --draws 0")
+    np.save("theirs.npy", np.zeros((H, S), int))
+    beside = shell.json("plan a --goal 8 --compare theirs.npy")["comparison"]
+    compared = run.compare(hf.goal(run.problem, 8), own.policy, np.zeros((H, S), int))
+    assert beside["probability"] == compared.probability
+    within = shell.json("plan a --goal 8 --misspecification .01")
+    assert "without misspecification=" in within["likely"]["refusal"]

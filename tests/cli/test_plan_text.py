@@ -82,10 +82,13 @@ def test_plan_shows_what_it_does_and_keeps_it(shell: Shell) -> None:
         again = shell.json(f"plan a --goal 8 --policy {name}")
         np.testing.assert_array_equal(again["policy"], own.policy)
     np.save("drawn.npy", np.full((9, 4), 0.25))
-    code, _, err = shell("plan a --goal 8 --policy drawn.npy --out drawn.csv")
+    assert shell("plan a --goal 8 --policy drawn.npy --out drawn.csv")[0] == 0
+    assert Path("drawn.csv").read_text().startswith("step,state,action,probability\n1,0,up,0.25\n")
+    again = shell.json("plan a --goal 8 --policy drawn.csv")
+    np.testing.assert_array_equal(again["policy"], np.full((6, 9, 4), 0.25))
+    code, _, err = shell("plan a --goal 8 --policy drawn.npy --out drawn.txt")
     assert code == 2
-    assert "does not fit into a table; use .npy or .json" in err
-    assert not Path("drawn.csv").exists()
+    assert "policy drawn.txt: its name must end in one of .csv, .npy, .json" in err
 
 
 @pytest.mark.parametrize("columns", [60, 100])

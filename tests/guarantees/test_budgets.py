@@ -4,6 +4,7 @@ Halving a share raises a log-threshold by exactly log 2. Coverage tests cannot s
 from tight for a single system. Shares within a misspecification: tests/models/mixture/robust/test_budgets.py.
 """
 
+import dataclasses
 import itertools
 import math
 
@@ -24,7 +25,7 @@ from horizonfree.models.mixture import direct
 from horizonfree.models.mixture.ellipsoid import ellipsoid
 from horizonfree.models.mixture.evidence import violation
 from horizonfree.models.mixture.likelihood import maximum_likelihood
-from horizonfree.models.tabular import radius
+from horizonfree.models.tabular import joint, radius
 from horizonfree.problems import any_law
 from horizonfree.problems.classes import Tabular
 from horizonfree.problems.sampling import DELTA_SHARE, Sampling
@@ -178,18 +179,27 @@ def table():
 
 
 def test_the_level_of_a_table_is_shared_by_all_unknown_pairs():
-    assert radius.level(7, DELTA) == pytest.approx(math.log(7 / DELTA), abs=1e-12)
-    assert radius.level(14, DELTA) == pytest.approx(math.log(14 / DELTA), abs=1e-12)
-    assert radius.level(0, DELTA) == pytest.approx(math.log(1 / DELTA), abs=1e-12)
+    share = 1 - radius.JOINT
+    assert radius.level(7, DELTA) == pytest.approx(math.log(7 / (share * DELTA)), abs=1e-12)
+    assert radius.level(14, DELTA) == pytest.approx(math.log(14 / (share * DELTA)), abs=1e-12)
+    assert radius.level(0, DELTA) == pytest.approx(math.log(1 / (share * DELTA)), abs=1e-12)
+
+
+@pytest.mark.parametrize("pairs", [1, 7, 212])
+def test_the_shares_of_the_pairs_and_of_all_of_them_together_sum_to_delta(pairs):
+    """Ville's inequality: an e-process exceeds exp(level) with probability exp(-level) at most."""
+    assert 0 < radius.JOINT < 1
+    shares = [math.exp(-radius.level(pairs, DELTA))] * pairs + [math.exp(-joint.level(DELTA))]
+    assert sum(shares) == pytest.approx(DELTA, rel=1e-12)
 
 
 def test_before_the_first_episode_a_table_is_log_of_pairs_over_delta_inside_its_set(table):
-    """Every e-process starts at 1, so the mixture of them does: -log(X / delta), X = 6 pairs of three states."""
+    """Every e-process starts at 1; that of all pairs has the lower level: -log(1 / (JOINT delta))."""
     problem, _ = table
     with scope():
         evidence = problem.model.init_evidence(ladder(100))
     assert float(problem.model.violation(evidence, problem.truth, DELTA)) == pytest.approx(
-        -math.log(6 / DELTA), abs=1e-12
+        -math.log(1 / (radius.JOINT * DELTA)), abs=1e-12
     )
 
 
@@ -197,19 +207,18 @@ def test_the_balls_of_a_table_are_those_of_the_level_of_all_pairs(table):
     problem, evidence = table
     s, a = np.asarray(problem.model.pairs).T
     possible = problem.space.support[s, a].sum(-1)
-    wanted = radius.balls(evidence.counts[s, a].astype(float), possible, math.log(6 / DELTA), True).eps
+    wanted = radius.balls(evidence.counts[s, a].astype(float), possible, radius.level(6, DELTA)).eps
     assert np.isfinite(wanted).all()
     eps = certify.confidence(problem.model, evidence, delta=DELTA).balls.eps[s, a]
     np.testing.assert_allclose(eps, wanted, rtol=1e-9)
 
 
-@pytest.mark.parametrize("has_kt", [False, True])
-def test_the_e_processes_of_a_pair_are_fair_and_their_weights_sum_to_one(has_kt):
+def test_the_e_processes_of_a_pair_are_fair_and_their_weights_sum_to_one():
     """The mean over the next successor is the value before it: sum_i p_i E(N + e_i) = E(N), and E(0) = 1."""
     p, counts = np.array([0.1, 0.3, 0.6]), np.array([[0.0, 0, 0], [1, 0, 4], [30, 90, 200]])
 
     def e_value(N):
-        return np.exp(radius.violation(N, np.broadcast_to(p, N.shape), np.full(len(N), 3.0), 0.0, has_kt))
+        return np.exp(radius.violation(N, np.broadcast_to(p, N.shape), np.full(len(N), 3.0), 0.0))
 
     now = e_value(counts)
     assert now[0] == pytest.approx(1, abs=1e-12)
@@ -217,9 +226,8 @@ def test_the_e_processes_of_a_pair_are_fair_and_their_weights_sum_to_one(has_kt)
     np.testing.assert_allclose(after, now, rtol=1e-9)
 
 
-@pytest.mark.parametrize("has_kt", [False, True])
 @pytest.mark.parametrize("window", radius.WINDOWS)
-def test_a_window_pays_for_the_e_processes_outside_of_it(window, has_kt, monkeypatch):
+def test_a_window_pays_for_the_e_processes_outside_of_it(window, monkeypatch):
     """Of m equal weights 1/m, log m for one of them and log(m/2) for the mean of two."""
 
     def expand(N, possible, given, need, enough):
@@ -227,16 +235,15 @@ def test_a_window_pays_for_the_e_processes_outside_of_it(window, has_kt, monkeyp
         return np.broadcast_to(np.where(is_it, need, np.inf), (len(N), len(is_it)))
 
     monkeypatch.setattr(radius, "expand", expand)
-    found = radius.balls(np.zeros((1, 3)), np.array([3]), 2.0, has_kt)
-    m = len(radius.KAPPAS) + has_kt
-    wanted = 2.0 + math.log(m / len(window))
+    found = radius.balls(np.zeros((1, 3)), np.array([3]), 2.0)
+    wanted = 2.0 + math.log(5 / len(window))
     assert float(found.eps[0]) / radius.ROUNDING_FACTOR == pytest.approx(wanted, abs=1e-12)
 
 
 def test_the_kt_ball_pays_for_all_five_e_processes(monkeypatch):
     monkeypatch.setattr(radius, "expand", lambda N, *_: np.full((len(N), len(radius.RARE)), np.inf))
     N = np.array([[3.0, 5.0, 2.0]])
-    found = radius.balls(N, np.array([3]), 2.0, True)
+    found = radius.balls(N, np.array([3]), 2.0)
     bet = gammaln(1.5) - gammaln(1.5 + 10) + (gammaln(N + 0.5) - gammaln(0.5)).sum()
     log_e = bet - (N * np.log(N / 10)).sum()
     wanted = (2.0 + math.log(5) - log_e) / 10
@@ -381,9 +388,11 @@ def test_samples_and_episodes_share_delta(monkeypatch):
     assert float(found.delta) == DELTA
 
 
-class Stub(eqx.Module):
+@dataclasses.dataclass(frozen=True)
+class Stub:
     delta: np.ndarray
-    known: str = eqx.field(static=True, default="")
+    known: str = ""
+    layout: dict = dataclasses.field(default_factory=dict)
 
 
 # Alternatives

@@ -1,7 +1,7 @@
 """The oracle against its definition, its derivatives, enumeration, and starts that are drawn."""
 
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 
 import equinox as eqx
 import jax
@@ -9,8 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import horizonfree as hf
 from horizonfree import oracle
+from horizonfree._x64 import to_device
 from horizonfree.errors import OptionError
+from horizonfree.mdp.rewards import max_total
+from horizonfree.mdp.space import occupied_states
+from horizonfree.oracle.antichains import antichains
 from horizonfree.oracle.objective import adjoint, backup
 from horizonfree.oracle.pseudo_values import cap
 from tests.reference.jitted import jitted
@@ -129,6 +134,65 @@ def test_from_a_drawn_start_the_value_is_the_mean_of_what_is_capped():
         assert climbed.value == pytest.approx(x.problem.space.at_start(np.asarray(climbed.V_hat[0])))
         assert best <= found.upper * (1 + 1e-12)
         assert best <= oracle.total_variance_bound(x.prepared, x.beta) * (1 + 1e-12)
+
+
+def two_coins():
+    """A coin at step 2 on one branch, another one at step 3 on the other; no single step shows both."""
+    phi = np.zeros((9, 1, 9, 3))
+    known = np.array([1.0, 0, 0])
+    phi[0, 0, [1, 2]] = known / 2
+    for state, heads, tails, i in ((1, 3, 4, 1), (5, 6, 7, 2)):
+        phi[state, 0, heads, i] = 1.0
+        phi[state, 0, tails] = known - phi[state, 0, heads]
+    phi[2, 0, 5] = known
+    phi[[3, 4, 6, 7, 8], 0, 8] = known
+    return phi, np.array([1.0, 0.5, 0.5]), np.diag([1e-8, 1e-3, 1e-3])
+
+
+def test_a_reward_of_two_steps_can_be_worth_more_than_any_of_one():
+    """The example of docs/oracle.md: 0.01133 by sets of states at one step, 0.02242 by antichains."""
+    phi, theta, inv = two_coins()
+    phi, theta = phi / np.sqrt(2), theta * np.sqrt(2)  # ||phi_V|| <= 1, as the class wants
+    model = hf.Mixture.from_features(phi, horizon=6, bound=2.0, theta=theta).model
+    found = oracle.exhaustive(model, theta, inv, inv, beta=1.0)
+    assert found.rewards == "antichains of states and steps"
+    where = np.argwhere(found.point.target).tolist()
+    assert [2, 3] in where or [2, 4] in where
+    assert [3, 6] in where or [3, 7] in where
+    Sigma, policy = np.linalg.inv(inv), np.zeros((6, 9), int)
+    dense = np.asarray(model.phi) if model.phi.shape[2] == 9 else phi
+    one_step = pseudo_values(dense, theta, Sigma, Sigma, 1.0, policy, indicators(range(1, 6), 6, 9))[2]
+    assert one_step[..., 0, 0].max() == pytest.approx(0.01133, abs=1e-5)
+    assert found.value == pytest.approx(0.02242, abs=1e-5)
+    reward = np.asarray(found.point.reward)
+    assert max_total(model.space, reward[..., None])[0, 0] == 1
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_all_antichains_are_listed_once(seed):
+    """Against all sets of nodes, by following every trajectory."""
+    rng = np.random.default_rng(seed)
+    S, H = 4, 4
+    to = rng.random((S, 2, S)) < 0.35
+    to[..., 0] |= ~to.any(-1)
+    kernels = to * rng.random((2, S, 2, S))
+    space = hf.Mixture.from_kernels(
+        kernels / kernels.sum(-1, keepdims=True), horizon=H, weights=[0.5, 0.5]
+    ).model.space
+    occupied = occupied_states(space)
+    paths = [path for path in product(range(S), repeat=H) if path[0] == space.start]
+    paths = [path for path in paths if all(to[s, :, t].any() for s, t in pairwise(path))]
+    nodes = np.argwhere(occupied & (np.arange(H) > 0)[:, None])
+    wanted = set()
+    for chosen in product((False, True), repeat=len(nodes)):
+        target = np.zeros((H, S), bool)
+        target[tuple(nodes[list(chosen)].T)] = True
+        if all(target[range(H), path].sum() <= 1 for path in paths):
+            wanted.add(target.tobytes())
+    found = jitted(lambda x, y: antichains(x, y), *to_device((space, occupied)))
+    listed = np.asarray(found.indicator(found.sets))[: int(found.count)]
+    assert len(listed) == len(wanted)
+    assert {x.tobytes() for x in listed} == wanted
 
 
 def test_exhaustive_refuses_what_it_cannot_finish():

@@ -81,6 +81,27 @@ def test_values_differ_by_at_most_twice_the_pseudo_value(sizes):
             assert (np.asarray(V_hat) <= np.asarray(W) + 1e-12).all()
 
 
+def test_lemma_ucb():
+    """P_star Vhat <= <phi_Vhat, theta> + 2 beta ||phi_Vhat||_hat on the good event, hence Vbar <= Vhat.
+
+    At a twentieth of the radius the first is false somewhere, so the radius is needed.
+    """
+    rng, margins = np.random.default_rng(13), []
+    for _ in range(20):
+        x, theta_star = good_event(rng, (4, 2, 4, 3, 4))
+        theta, inv = x.problem.truth, np.linalg.inv(x.Sigma_hat)
+        policy, reward = random_pair(rng, x.problem)
+        for share in (1.0, 0.05):
+            V_hat = np.asarray(evaluate(x.prepared, policy, reward, share * x.beta).V_hat)
+            phi = np.einsum("sand,hn->hsad", x.phi, V_hat)
+            width = 2 * share * x.beta * np.sqrt(np.einsum("hsai,ij,hsaj->hsa", phi, inv, phi))
+            margins.append((phi @ theta + width - phi @ theta_star).min())
+        V_bar = true_pseudo_values(x.phi, theta, theta_star, x.Sigma_tilde, x.beta, policy, reward)
+        assert (V_bar <= np.asarray(evaluate(x.prepared, policy, reward, x.beta).V_hat) + 1e-12).all()
+    assert min(margins[::2]) >= -1e-12
+    assert min(margins[1::2]) < -1e-9
+
+
 def test_the_relaxed_bound_is_no_bound_of_the_value():
     """U is even where a reward in x_2 alone makes Vhat uneven; W covers both."""
     x = fork([1e8, 1e8, 1e4, 1e4])

@@ -7,8 +7,9 @@ import pytest
 import horizonfree as hf
 from horizonfree import oracle
 from horizonfree._x64 import to_device
-from horizonfree.oracle.variance_bound import variance_bound
-from tests.reference import claims
+from horizonfree.oracle.variance_bound import MUS, largest_root, variance_bound
+from tests.reference import claim_adversary, claims
+from tests.reference import variance_bound as twin
 from tests.reference.episodes import full_features
 
 SIZES = {"states": 4, "actions": 2, "dim": 3, "horizon": 6}
@@ -72,7 +73,8 @@ def test_no_value_is_misjudged_by_more(pairs, x64):
                 variance += state @ (rows @ V_star[h + 1] ** 2 - (rows @ V_star[h + 1]) ** 2)
                 state = state @ rows
             assert abs(V[0, s1] - V_star[0, s1]) <= 2 * widths + 1e-12
-            assert variance <= 1 + 8 * widths + 1e-12
+            furthest = np.abs(V - V_star).max()
+            assert variance <= (0.5 + 2 * np.sqrt(furthest * widths)) ** 2 + 1e-12
             if y < 0.25:
                 assert widths <= y * (1 + 1e-9)
     assert says_something >= 3
@@ -96,6 +98,41 @@ def test_no_plan_loses_more_than_is_claimed(x64):
         found = claims.ratio(claims.drawn(rng), 3)
         tried += [found] if found > 0 else []
     assert max(tried) <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("size", [(2, 3, 2), (3, 4, 5), (4, 6, 8)])
+def test_no_plan_of_a_larger_system_loses_more_than_is_claimed(size, x64):
+    """Rewards by linear programmes, theta_star along the derivative of the loss; 4 T' alone, a few climbing moves."""
+    d, S, H = size
+    rng, tried, says_something = np.random.default_rng(3), [], 0
+    for make in (claim_adversary.fork, claim_adversary.drawn):
+        system = make(rng, d, S, 2, 3)
+        for _ in range(8):
+            tried.append(claim_adversary.ratio(rng, system, H))
+            says_something += tried[-1] > 0
+            system = claim_adversary.changed(rng, system, 0.5)
+    assert says_something
+    assert max(tried) <= 1 + 1e-9
+
+
+@pytest.mark.parametrize(("beta", "horizon"), [(1e-3, 2), (0.03, 6), (0.3, 40), (3.0, 6)])
+def test_it_is_the_bound_written_out(beta, horizon, x64):
+    """Roots by bisection, the dynamic programme by loops, every mu."""
+    problem = hf.make("random-mixture", **SIZES | {"horizon": horizon, "successors": 4})
+    model, rng = problem.model, np.random.default_rng(1)
+    E = np.asarray(model.valid.affine)
+    inv = E @ np.diag(rng.uniform(0.05, 1.0, E.shape[1])) @ E.T + 1e-14 * np.eye(3)
+    y = variance_bound(prepare(*to_device((model, problem.truth, inv, inv))), beta)
+    how = {"H": horizon, "start": problem.start, "mus": MUS}
+    assert y == pytest.approx(
+        twin.of_features(full_features(model), problem.truth, inv, beta, **how), rel=1e-9
+    )
+
+
+def test_it_is_below_the_bound_by_the_variance_of_the_return_alone(x64):
+    """y <= (D_1 + mu)/(1 - 8 mu), which needs no other state than the start, is never smaller at any mu."""
+    D, mu = (x.ravel() for x in np.meshgrid(np.geomspace(1e-6, 0.2, 30), np.geomspace(1e-5, 0.12, 30)))
+    assert (largest_root(D, mu, 1.0) <= (D + mu) / (1 - 8 * mu)).all()
 
 
 def test_it_grows_far_less_than_the_sum_of_widths(x64):

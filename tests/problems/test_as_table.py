@@ -122,9 +122,9 @@ def with_spaces(observation_space, action_space):
 BAD_SPACES = [
     (
         with_spaces(Box(0, 1, (2,)), Discrete(2)),
-        r"the observation space .* is Box.*needs Discrete spaces: wrap",
+        r"the observation space .* is Box.*needs finite spaces: cut it into cells",
     ),
-    (with_spaces(MultiDiscrete([3, 2]), Discrete(2)), r"the observation space .* is MultiDiscrete"),
+    (with_spaces(MultiDiscrete([3, 2]), Discrete(2)), r"observation 0 is not in MultiDiscrete"),
     (with_spaces(Discrete(5), Box(-1, 1, (1,))), r"the action space .* is Box"),
     (
         object(),
@@ -287,3 +287,4 @@ def test_the_page_on_environments_runs(capsys):
     assert "vacuous" in capsys.readouterr().out
     assert scope["run"].problem.space.sizes == (101, 17, 4)
     assert scope["plan"].act(1, scope["observation"]) in range(4)
+    assert scope["worn"].problem.action_name(0) == "(0, 0)"

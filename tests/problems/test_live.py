@@ -183,7 +183,7 @@ def test_what_is_no_state_of_the_class_contradicts_it(encode):
     env = Leaky(0.5)
     if encode is None:
         env.observation_space = Discrete(2)
-    trajectory, error, _ = attempt(
+    trajectory, error, _, _ = attempt(
         env,
         Mixture.from_kernels([kernel], horizon=9).space,
         np.ones((9, 2), int),

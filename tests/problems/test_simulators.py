@@ -228,7 +228,10 @@ REFUSALS = [
         lambda: hf.from_simulators([lambda s, a, rng: 0], num_states=10**6, num_actions=9, horizon=3),
         "would be called 9,000,000,000 times",
     ),
-    (lambda: hf.from_simulators([gymnasium.make("MountainCar-v0")], horizon=3), "make them states with"),
+    (
+        lambda: hf.from_simulators([gymnasium.make("MountainCar-v0")], horizon=3),
+        "cut it into cells, .*hf.discretize",
+    ),
     (lambda: hf.from_simulators([car(bins=24)], horizon=3, samples=1), "start in . different states"),
     (lambda: hf.discretize(gymnasium.make("CartPole-v1"), 4), "goes from -inf to inf; give its inner edges"),
     (lambda: hf.discretize(gymnasium.make("FrozenLake-v1"), 4), "discretize is for a Box"),

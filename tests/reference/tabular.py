@@ -46,12 +46,10 @@ def log_kt(N, m):
     return total
 
 
-def log_e(N, p, m=None):
-    """The logarithm of the e-process of a pair: the mean of the bets, with KT where m is given."""
-    bets = [log_bet(kappa, N, p) for kappa in KAPPAS]
-    if m is not None:
-        seen = N > 0
-        bets.append(log_kt(N, m) - float((N[seen] * np.log(p[seen])).sum()))
+def log_e(N, p, m):
+    """The logarithm of the e-process of a pair with m possible successors: the mean of the bets."""
+    bets, seen = [log_bet(kappa, N, p) for kappa in KAPPAS], N > 0
+    bets.append(log_kt(N, m) - float((N[seen] * np.log(p[seen])).sum()))
     return float(np.logaddexp.reduce(bets) - math.log(len(bets)))
 
 
@@ -107,13 +105,13 @@ def expand(N, complete, kappas, need, r0, theta):
     return T / (share * least) if least > 0 else math.inf
 
 
-def ball(N, m, L, has_kt):
+def ball(N, m, L):
     """(centre, eps, is_complete) of a pair with m possible successors."""
     N = np.asarray(N, float)
     n, complete = N.sum(), int((N > 0).sum()) == m
-    bets = len(KAPPAS) + has_kt
+    bets = len(KAPPAS) + 1
     best, r_best = math.inf, 1
-    if has_kt and n > 0:
+    if n > 0:
         seen = N[N > 0]
         best = (L + math.log(bets) + float((seen * np.log(seen / n)).sum()) - log_kt(N, m)) / n
     for r0, theta in RARE:
@@ -148,21 +146,105 @@ def highest_mean(p, eps, v, top):
     return min(float(found.fun), float(bound(grid[best])), float(bound(-700.0)), top)
 
 
-def uniform(P, eps, H, start):
-    """The gap for every reward: one programme per eta, and kappa."""
+def uniform(P, eps, H, start, is_covered=None, exponent=math.inf):
+    """What bounds the loss for every reward; start: a distribution; is_covered: the pairs of the joint set."""
     S, num_actions, _ = P.shape
+    start, pairs = np.asarray(start, float), list(np.ndindex(S, num_actions))
+    is_covered = np.zeros(eps.shape, bool) if is_covered is None else is_covered
+    is_point = np.reshape([(P[x] > 0).sum() == 1 and 0 < eps[x] < math.inf for x in pairs], eps.shape)
 
-    def programme(scale, cap):
+    def programme(cost, cap):
         c = np.zeros(S)
         for _ in range(H - 1):
             c = np.array(
-                [max(min(cap, eps[s, a] * scale + P[s, a] @ c) for a in range(num_actions)) for s in range(S)]
+                [max(min(cap, cost[s, a] + P[s, a] @ c) for a in range(num_actions)) for s in range(S)]
             )
-        return float(c[start])
+        return float(start @ c)
 
-    kappa = programme(1.0, math.inf)
-    pinsker = min(eta + 2 * programme(1 / (4 * eta), 1.0) for eta in np.geomspace(2e-3, 0.6, 30))
-    return min(pinsker, math.sqrt(1 - math.exp(-2 * kappa))), kappa
+    def along_paths(cost):
+        c = np.zeros(S)
+        for _ in range(H - 1):
+            c = np.array([max(cost[s, a] + onward(c, s, a) for a in range(num_actions)) for s in range(S)])
+        return float(start @ c)
+
+    def onward(c, s, a):
+        return c[P[s, a] > 0].max(initial=0.0) if math.isfinite(eps[s, a]) else 0.0
+
+    etas = np.geomspace(2e-3, 0.6, 30)
+    missing = -np.expm1(-eps)
+    pinsker = min(
+        eta + 2 * programme(np.where(is_point, np.minimum(eps / (4 * eta), missing), eps / (4 * eta)), 1.0)
+        for eta in etas
+    )
+    kappa = programme(np.minimum(eps, 1e200 / H), math.inf)
+    is_point &= is_covered | (eps <= 1.0)
+    rest = 0.0
+    if programme(np.where(is_point, 0.0, np.minimum(eps, 1e200)), 1.0) > 0:
+        rest = min(eta + 2 * programme(np.where(is_point, 0.0, eps / (4 * eta)), 1.0) for eta in etas)
+    one_by_one = along_paths(np.where(is_point, eps, 0.0))
+    together = exponent + along_paths(np.where(is_point & ~is_covered, eps, 0.0))
+    leak = 1 - math.exp(-min(one_by_one, together))
+    hellinger = math.sqrt(1 - math.exp(-2 * kappa))
+    return {"pinsker": pinsker, "hellinger": hellinger, "kappa": kappa, "leak": leak, "rest": rest}
+
+
+OMEGA = 0.1
+JOINT = 0.2
+
+
+def log_e_alone(N, p):
+    """log E_x of the joint e-process: observation by observation, the first one free."""
+    if (N > 0).sum() > 1:
+        return math.log(OMEGA)
+    bet, y = 1.0, int(np.argmax(N))
+    for _ in range(int(N.sum()) - 1):
+        bet /= p[y]
+    return math.log(OMEGA + (1 - OMEGA) * bet)
+
+
+def most_visits(P, eps, weight, H, start):
+    """max over pairs of (most visits in H - 1 steps, the mean over the start) / weight: one programme per pair."""
+    (S, num_actions, _), best = P.shape, 0.0
+    for pair in np.argwhere(weight > 0):
+        m = np.zeros(S)
+        for _ in range(H - 1):
+            now = np.zeros(S)
+            for s, a in np.ndindex(S, num_actions):
+                onward = m[P[s, a] > 0].max(initial=0.0) if math.isfinite(eps[s, a]) else 0.0
+                now[s] = max(now[s], ((s, a) == tuple(pair)) + onward)
+            m = now
+        best = max(best, float(start @ m) / weight[tuple(pair)])
+    return best
+
+
+def paths(confidence, reward, policy, start):
+    """(low, high, gap) of Theorem 7, from the centre, the balls and the joint set of a confidence."""
+    P, eps = confidence.centre.dense(), confidence.balls.eps
+    weight, budget, exponent = confidence.joint.weight, confidence.joint.budget, confidence.joint.exponent
+    (H, S, num_actions), pairs = reward.shape, list(np.ndindex(*eps.shape))
+    pi = policy if policy.ndim == 3 else np.eye(num_actions)[policy]
+    is_point = {x: (P[x] > 0).sum() == 1 and 0 < eps[x] < math.inf for x in pairs}
+    bounds = uniform(P, eps, H, start, weight > 0, exponent)
+    most, half = bounds["leak"], bounds["rest"] / 2
+    V, best, mass, visits = np.zeros(S), np.zeros(S), np.asarray(start, float), np.zeros(eps.shape)
+    for h in reversed(range(H)):
+        best = (reward[h] + P @ best).max(1)
+        V = (pi[h] * (reward[h] + P @ V)).sum(1)
+    for h in range(H - 1):
+        visits += mass[:, None] * pi[h]
+        mass = np.einsum("s,sa,sat->t", mass, pi[h], P)
+    own = 1.0
+    if not any(visits[x] > 0 and eps[x] > 0 and not is_point[x] for x in pairs):
+        one_by_one = sum(visits[x] * eps[x] for x in pairs if is_point[x])
+        together = budget * max((visits[x] / weight[x] for x in pairs if weight[x] > 0), default=0.0)
+        together += sum(visits[x] * eps[x] for x in pairs if is_point[x] and weight[x] == 0)
+        own = 1 - math.exp(-min(one_by_one, together))
+    cap, can = min(1.0, float(reward.max((1, 2)).sum())), np.asarray(start) > 0
+    value, highest = float(start @ V), float(start @ best)
+    below = min(cap * own, value, most * float(V[can].max()) + half)
+    above = min(cap * own, cap - value, most * (cap - float(V[can].min())) + half)
+    gap = highest + most * (cap - float(best[can].min())) + half - value + below
+    return value - below, value + above, gap
 
 
 class Tangent:
@@ -218,6 +300,23 @@ class Tangent:
 
     def bounds(self, reward, policy, start):
         """value, low, high, interval, tangent at the start."""
+        V, up, upi, lo, D, _, _ = self.values(reward, policy)
+        return {
+            "value": V[start],
+            "low": lo[start],
+            "high": upi[start],
+            "interval": up[start] - lo[start],
+            "tangent": D[start],
+        }
+
+    def difference(self, reward, policies, start):
+        """Corollary 6a: the least and the largest difference of the values of two policies, by tangents."""
+        (V, *_, R, J), (W, *_, T, K) = (self.values(reward, policy) for policy in policies)
+        error = self.size(J[start] - K[start]) + R[start] + T[start]
+        return V[start] - W[start] - error, V[start] - W[start] + error
+
+    def values(self, reward, policy):
+        """V, up, upi, lo, D, R, J of every state at the first step."""
         H, S, X = len(reward), self.S, len(self.pairs)
         caps = [min(1.0, float(reward[h:].max((1, 2)).sum())) for h in range(H)] + [0.0]
         V, up, upi, lo, D, R, J = *(np.zeros(S) for _ in range(6)), np.zeros((S, X, S))
@@ -230,13 +329,7 @@ class Tangent:
                 ):
                     x[s] = y
             V, up, upi, lo, D, R, J = now
-        return {
-            "value": V[start],
-            "low": lo[start],
-            "high": upi[start],
-            "interval": up[start] - lo[start],
-            "tangent": D[start],
-        }
+        return V, up, upi, lo, D, R, J
 
     def state(self, h, s, r, pi, caps, V, up, upi, lo, D, R, J):
         cap, cap_next = caps
@@ -256,6 +349,7 @@ class Tangent:
         for a in actions:
             by_slopes = Q[a] - value + self.size(g[a] - own_J) + (1 - pi[a]) * loc[a]
             by_slopes += sum(pi[b] * loc[b] for b in actions if b != a) + float(abs(row[a] - own_row) @ R)
-            d = max(d, min(upper[a] - low, by_slopes) + self.high(s, a, D, cap_next))
+            star = min(cap, r[a] + self.high(s, a, up, cap_next))
+            d = max(d, min(min(upper[a] - low, by_slopes) + self.high(s, a, D, cap_next), star - low))
         best = min(cap, max(r[a] + self.high(s, a, up, cap_next) for a in actions), high + d)
         return value, best, high, low, min(d, best - low, cap), rest, own_J

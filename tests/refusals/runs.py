@@ -70,7 +70,7 @@ TABLE: dict[str, Function] = {
             ),
             *(
                 ({"model": x}, f"model is {short_repr(x)}; it must be 'likelihood'")
-                for x in ("x", None, 3, [], {}, np.zeros(2), ["uniform"], np.array("uniform"))
+                for x in ("x", 3, [], {}, np.zeros(2), ["uniform"], np.array("uniform"))
             ),
         ],
     ),
@@ -80,7 +80,7 @@ TABLE: dict[str, Function] = {
         [
             *(
                 ({"method": x}, f"method is {short_repr(x)}; it must be 'uniform'")
-                for x in ("x", None, 3, [], {}, np.zeros(2), ["uniform"], np.array("uniform"), *HUGE_ROWS)
+                for x in ("x", 3, [], {}, np.zeros(2), ["uniform"], np.array("uniform"), *HUGE_ROWS)
             ),
             *(({"delta": x}, f"delta is {short_repr(x)}") for x in HUGE_ROWS),
         ],

@@ -9,7 +9,8 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import HorizonfreeError, ModelError, OptionError, ShapeError, UnknownNameError
-from horizonfree.runs.log_files import COLUMNS, from_log
+from horizonfree.runs.log_files import from_log
+from horizonfree.runs.log_rows import COLUMNS
 
 
 @pytest.fixture(scope="module")
@@ -44,11 +45,13 @@ def write(path, columns) -> None:
 def test_a_log_gives_the_run_of_its_episodes(problem, episodes):
     """With the problem, or with sizes from the log: all four states and both actions occur."""
     expected = hf.from_episodes(problem, episodes)
+    assert from_log(rows_of(episodes), problem).certificate() == expected.certificate()
+    assert "no states and actions but those of the log" in from_log(rows_of(episodes)).certificate().assumes
     for run in (from_log(rows_of(episodes), problem), from_log(rows_of(episodes))):
         np.testing.assert_array_equal(run.evidence.counts, expected.evidence.counts)
         assert run.episodes == 30
         assert run.problem.space.sizes == (5, 4, 2)
-        assert run.certificate() == expected.certificate()
+        assert run.certificate().eps == expected.certificate().eps
         assert 0 < run.plan(hf.goal(run.problem, 2)).gap <= 1
 
 
@@ -100,15 +103,19 @@ def test_sizes_start_and_ends_may_be_given(episodes):
 def test_a_start_that_differs_must_be_said(episodes):
     s, a = episodes
     columns = rows_of((s[:, 1:], a[:, 1:]))
-    with pytest.raises(OptionError, match=r"start in 4 different states; .* start='unknown'"):
+    with pytest.raises(OptionError, match=r"start in 4 different states: .* start='unknown'"):
         from_log(columns)
     assert from_log(columns, start=np.full(4, 0.25)).evidence.impossible == 0
     run = from_log(columns, start="unknown")
     assert run.problem.space.sizes == (5, 5, 2)
     np.testing.assert_array_equal(run.evidence.counts[4].sum(0), np.bincount(s[:, 1], minlength=5))
     np.testing.assert_array_equal(run.evidence.visits[4], [15, 15])
+    from_three = from_log(columns, start=3)  # of a table only transitions count, wherever they begin
+    assert from_three.problem.start == 3
+    np.testing.assert_array_equal(from_three.evidence.counts, run.evidence.counts[:4, :, :4])
+    table = hf.Tabular(4, 2, 4, 3)
     with pytest.raises(ModelError, match="starts in state"):
-        from_log(columns, start=3)
+        from_log(columns, table)
 
 
 @pytest.mark.parametrize("is_renamed", [False, True])
@@ -132,7 +139,7 @@ def test_parquet_needs_pyarrow(tmp_path, episodes, monkeypatch):
     path.touch()
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(
-        OptionError, match=r"pyarrow, which is not installed; pip install pyarrow, or save it as .csv"
+        OptionError, match=r"\.csv file needs no extra.*pyarrow is not installed; .*horizonfree\[parquet\]"
     ):
         from_log(path)
     columns = rows_of(episodes)
@@ -165,25 +172,24 @@ def without(columns, row):
 
 
 BAD_ROWS = [
-    (lambda x: without(x, 12), "episode 9 goes from step 2 to step 4; no step may be missing"),
-    (lambda x: without(x, 5), "episode 8 begins with step 2, another with step 1; all must begin alike"),
-    (lambda x: changed(x, "step", 12, 2), "episode 9 has step 2 more than once"),
-    (lambda x: changed(x, "action", 6, -1), "episode 8, step 2: action is -1; it must be 0 or more"),
+    (lambda x: without(x, 12), r"1 steps are .* row 12 \(episode 9\): a step is missing until row 13"),
+    (lambda x: changed(x, "step", 12, 2), "rows 12 and 13 are the same step of episode 9"),
+    (lambda x: changed(x, "action", 6, -1), "row 7: action is -1; numbers are 0 or more"),
     (
         lambda x: changed(x, "next_state", 6, 9),
-        r"episode 8, step 2: next_state is 9, but step 3 is in state",
+        r"row 7 \(episode 8\): next_state is 9, but row 8, the next step, is in state",
     ),
     (
         lambda x: {name: x[name] for name in COLUMNS[1:]},
-        "the log has no column 'episode'; it needs episode, step",
+        r"the log has 'step', .* and has no column 'episode'; .* columns=\{'episode': ..\}",
     ),
-    (lambda x: x | {"step": x["step"][:-1]}, r"the columns have shapes \[\(149,\), \(150,\)\]"),
+    (lambda x: x | {"step": x["step"][:-1]}, r"the columns have lengths \{'episode': 150, 'step': 149"),
     (
-        lambda x: x | {"state": x["state"] * 1.0},
-        "column state has type float64; it must hold whole numbers",
+        lambda x: x | {"state": x["state"] * 1.5},
+        r"column state, row \d+: \d+.5 is not a whole number; bins=\{'state': 5\}",
     ),
     (lambda x: {name: y[:0] for name, y in x.items()}, "they must be of one length, at least 1"),
-    (lambda x: 7, "the log has no column 'episode'"),
+    (lambda x: 7, "the log is 7; it must be a .csv or .parquet file, a data frame"),
     (lambda x: "nowhere.csv", "there is no file nowhere.csv"),
 ]
 
@@ -194,14 +200,18 @@ def test_rows_that_do_not_fit_together_are_refused(episodes, subtests):
             from_log(change(rows_of(episodes)))
 
 
-def test_states_beyond_the_sizes_and_episodes_beyond_the_horizon_are_refused(problem, episodes):
+def test_states_beyond_the_sizes_are_refused_and_episodes_beyond_the_horizon_are_cut(problem, episodes):
     columns = rows_of(episodes)
-    with pytest.raises(ShapeError, match=r"states\[\d+, \d+\] is 3; states are 0 to 2"):
+    with pytest.raises(ShapeError, match=r"row \d+: state 3 is not one of the 3 states .* states are 0 to 2"):
         from_log(columns, num_states=3)
-    with pytest.raises(ShapeError, match=r"actions\[\d+, \d+\] is 1; actions are 0 to 0"):
+    with pytest.raises(ShapeError, match=r"row \d+: action 1 is not one of the 1 actions"):
         from_log(columns, num_actions=1)
-    with pytest.raises(ShapeError, match=r"must be \[K, H\+1\]=\(K, 4\) .* or shorter"):
-        from_log(columns, horizon=3)
+    short = from_log(columns, horizon=3)  # a table learns from the steps beyond its horizon as well
+    assert short.problem.horizon == 3
+    np.testing.assert_array_equal(short.evidence.counts, from_log(columns).evidence.counts)
+    cut = from_log(columns, hf.Tabular(4, 2, 3))  # a problem that is given has steps 1 to H only
+    assert cut.evidence.counts.sum() == 30 * 3
+    assert "60 steps after step 3, the horizon, are not used" in str(cut)
     with pytest.raises(OptionError, match="horizon, start, terminal: a problem has its own"):
         from_log(columns, problem, horizon=3, start=0, terminal=[1])
     with pytest.raises(
@@ -225,12 +235,17 @@ def test_files_that_are_no_tables_are_refused(tmp_path):
     for name, text, words in (
         ("a.csv", "", "has no column 'episode'"),
         ("b.csv", "episode,step,state,action,next_state\n", "at least 1"),
+        ("c.csv", "episode,step,state,action,next_state\n0,0,0,x,\n", "no step of the log is complete"),
         (
-            "c.csv",
-            "episode,step,state,action,next_state\n0,0,0,x,1\n",
-            "c.csv is no table of whole numbers: .*'x'",
+            "d.csv",
+            "episode,step,state,action,next_state\n0,0,0\n",
+            "d.csv, row 1: it has 3 cells, the header has 5",
         ),
-        ("d.csv", "episode,step,state,action,next_state\n0,0,0\n", "d.csv is no table of whole numbers"),
+        (
+            "g.csv",
+            "episode,step,state,action,state\n0,0,0,1,1\n",
+            "1 names for several columns, such as 'state'",
+        ),
         ("e.txt", "", r"e.txt is neither .csv nor .parquet; give the columns as arrays"),
     ):
         (tmp_path / name).write_text(text)

@@ -8,12 +8,13 @@ from horizonfree.mdp.rewards import resolve
 from horizonfree.models import certify
 
 WAIT, REPAIR = 0, 1
-COST = np.array([[0.0, 1.0], [50.0, 50.0]])
+STATES = 30  # two would make it so cheap to learn the law of a pair that no successor is left out
+COST = np.array([[0.0, 1.0], *[[50.0, 50.0]] * (STATES - 1)])
 
 
 def log_with_breakdowns(waits: int, breakdowns: int) -> tuple[hf.Problem, hf.Run]:
     """One machine, one step per episode: so many waits, some of which end in a breakdown, and as many repairs."""
-    problem = hf.Tabular(2, 2, horizon=10, start=0)
+    problem = hf.Tabular(STATES, 2, horizon=10, start=0)
     ends = np.r_[np.ones(breakdowns, int), np.zeros(2 * waits - breakdowns, int)]
     states = [[0, int(end)] for end in ends]
     actions = [[WAIT]] * waits + [[REPAIR]] * waits
@@ -31,7 +32,7 @@ def test_a_plan_heeds_what_was_seen_once_or_twice() -> None:
     )  # the ball's centre leaves them out: the case in question
     assert plan.act(0, 0) == REPAIR
     np.testing.assert_array_equal(plan.kernel.dense(), confidence.kernel.dense())
-    waiting = run.evaluate(-COST, np.zeros(2, int), scale="rescale")
+    waiting = run.evaluate(-COST, np.zeros(STATES, int), scale="rescale")
     assert plan.gap < waiting.gap
     assert waiting.value < plan.value
     assert waiting.value_low <= waiting.value <= waiting.value_high

@@ -130,6 +130,19 @@ def test_the_value_has_an_interval_from_the_start_that_the_proof_is_about(client
     assert (elsewhere["value_low"], elsewhere["value_high"]) == (None, None)
 
 
+def test_what_is_likely_is_that_of_the_run(client: Client, run: Run) -> None:
+    """Of the problem's own start; within a misspecification there is no posterior."""
+    answer = client.post("/api/plan", json=question()).json()
+    reward = np.zeros((8, 16, 4))
+    reward[-1, 10], reward[-1, 3] = 1.0, 0.5
+    plan = run.plan(reward)
+    assert (answer["likely"]["low"], answer["likely"]["high"]) == pytest.approx(plan.credible_interval())
+    assert answer["likely"]["gap"] == pytest.approx(plan.credible_gap())
+    assert answer["likely"]["label"].startswith("not proved: Bayesian")
+    assert client.post("/api/plan", json=question(start=3)).json()["likely"] is None
+    assert client.post("/api/plan", json=question(misspecification=2)).json()["likely"] is None
+
+
 def test_what_is_proved_of_all_paintings_is_computed_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(run)
     first = session.problem()

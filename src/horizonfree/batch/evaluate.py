@@ -73,8 +73,8 @@ def build_evaluation(
         table = rewards.suite(space)
     else:
         is_list = np.iterable(reward_list) and not isinstance(reward_list, str)
-        listed = list(reward_list) if is_list else []
-        require(listed, "rewards", reward_list, "a list of at least one reward")
+        listed = tuple(reward_list) if is_list else ()
+        require(bool(listed), "rewards", reward_list, "a list of at least one reward")
         table = np.stack([rewards.resolve(problems[0], x).table for x in listed])
     best = tuple(x.space.at_start(optimal(x.kernel(), table).V[:, 0]) for x in problems)
     return Evaluation(names, table, best, delta)

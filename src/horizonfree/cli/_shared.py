@@ -66,6 +66,10 @@ MisspecificationOption = Annotated[
     float,
     float_option("Total-variation distance of the transition probabilities from the model class."),
 ]
+UnknownOption = Annotated[
+    list[str] | None,
+    typer.Option("--unknown", help="An unknown constant of a PRISM or JANI model; repeat for several."),
+]
 GoalOption = Annotated[
     list[str] | None,
     state_option("Reward 1 for ending in this state at the last step; repeat for several.", "--goal"),
@@ -217,16 +221,23 @@ def print_weights(weights: list[dict[str, Any]], delta: float) -> None:
     console.print(table("weight", "estimate", f"{confidence_of(delta)} interval", rows=rows))
 
 
-def make_problem(name: str | None, kernels: str | Path | None, param: dict[str, Any]) -> "Problem":
-    """A named problem, one from an .npz file of kernels, or one from a user's function."""
+def make_problem(
+    name: str | None, kernels: str | Path | None, param: dict[str, Any], unknown: Sequence[str] = ()
+) -> "Problem":
+    """A named problem, one from an .npz file of kernels, from a model's file, or from a user's function."""
     from horizonfree import make
-    from horizonfree.cli import own_problems
+    from horizonfree.cli import model_files, own_problems
+
+    if unknown and not model_files.is_model(name):
+        raise OptionError("--unknown names constants of a PRISM or JANI model; give its file as the problem")
 
     if kernels is not None:
         if name is not None:
             raise OptionError(f"{name} and --kernels each name a problem; give one of them")
         return own_problems.problem_from_file(Path(kernels), param)
     assert name is not None  # the commands ask for one or the other
+    if model_files.is_model(name):
+        return model_files.from_model(name, param, unknown)
     return (
         own_problems.problem_from_function(name, param)
         if own_problems.is_function(name)
@@ -257,6 +268,13 @@ def make_reward(
         if reward is not None
         else -read_reward(Path(str(cost)), problem, "cost")
     )
+
+
+def make_event(problem: "Problem", reach: Sequence[str] | None, text: str | None) -> Any:
+    """The event of --reach or --property."""
+    import horizonfree as hf
+
+    return hf.reach(problem, list(reach)) if reach else hf.property(text)
 
 
 def make_output_folder(path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from horizonfree.cli import _interrupt
+from horizonfree.cli import _interrupt, logs
 from horizonfree.cli._shared import (
     DeltaOption,
     GoalOption,
@@ -15,6 +15,7 @@ from horizonfree.cli._shared import (
     MisspecificationOption,
     RewardOption,
     RunArgument,
+    UnknownOption,
     certificate_json,
     console,
     expand_user,
@@ -47,13 +48,15 @@ def certify(
     log: Annotated[
         Path | None,
         typer.Option(
-            help="Logged episodes instead, .csv or .parquet with columns episode, step, state, action, next_state.",
+            help="A log instead, .csv or .parquet, with columns episode, step, state, action.",
             metavar="FILE",
         ),
     ] = None,
     problem: Annotated[
         str | None,
-        typer.Option(help="With --log: the problem, a name or module:function.  [default: a tabular MDP]"),
+        typer.Option(
+            help="With --log: the problem, a name, a model's file or module:function.  [default: a tabular MDP]"
+        ),
     ] = None,
     kernels: Annotated[
         Path | None, typer.Option(help="With --log: the kernels, as for `explore`.", metavar="FILE.npz")
@@ -61,21 +64,32 @@ def certify(
     param: Annotated[
         list[str] | None, typer.Option(help="With --log: a parameter of the problem, name=value.")
     ] = None,
+    columns: logs.Columns = None,
+    missing: logs.Missing = None,
+    bins: logs.Bins = None,
+    start: logs.Start = None,
+    horizon: logs.Horizon = None,
+    terminal: logs.Terminal = None,
+    unknown: UnknownOption = None,
     out: Annotated[
         Path | None, typer.Option(help="With --log: store the run in this new folder.", metavar="RUN")
     ] = None,
     delta: DeltaOption = 0.05,
     method: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="`uniform` (any run), `direct` (sharper, for few unknowns) or `paper` (the explorer's own guarantee)."
+            help="`uniform` (any run), `direct` (sharper, for few unknowns) or `paper` (the explorer's own "
+            "guarantee).  [default: the smallest bound that takes about a second]"
         ),
-    ] = "uniform",
+    ] = None,
     rewards: Annotated[
         str | None,
         typer.Option(help="Only for `goals` (to end in a state) or `occupancies` (to stay in it)."),
     ] = None,
     misspecification: MisspecificationOption = 0.0,
+    save: Annotated[
+        Path | None, typer.Option(help="Write the certificate to this JSON file.", metavar="FILE.json")
+    ] = None,
     alternatives: Annotated[
         bool, typer.Option("--alternatives", help="Also test the model class against richer classes.")
     ] = False,
@@ -96,15 +110,22 @@ def certify(
 
         horizonfree certify runs/a --alternatives
 
+        horizonfree certify runs/a --save a.json
+
         horizonfree certify --log orders.csv --kernels shop.npz --out runs/shop
+
+        horizonfree certify --log machines.csv --columns episode=machine,step=week,state=status --missing drop
     """
     if rewards is not None and rewards not in FAMILIES:
         from horizonfree._validation import suggestion
 
         raise OptionError(f"--rewards {rewards}: {suggestion(rewards, FAMILIES)}")
-    if rewards is not None and method != "uniform":
+    if rewards is not None and method is not None:
         raise OptionError("--method is for every reward; leave it out with --rewards")
-    log_options = {"problem": problem, "kernels": kernels, "param": param, "out": out}
+    log_options = {
+        "problem": problem, "kernels": kernels, "param": param, "unknown": unknown, "columns": columns,
+        "missing": missing, "bins": bins, "start": start, "horizon": horizon, "terminal": terminal, "out": out,
+    }  # fmt: skip
     run = _run_or_log(folder, log, {name: x for name, x in log_options.items() if x not in (None, [])})
     options: dict[str, Any] = {"misspecification": misspecification}
     with spinner("certifying"):
@@ -113,6 +134,8 @@ def certify(
     with nullcontext() if rewards else spinner("certifying"):  # for rewards, progress is shown
         certificate = run.certificate(delta, method=method, **options)
         check = run.check(delta=delta) if alternatives else None
+    if save is not None:
+        certificate.save(save)
     value = certificate_json(certificate) | {"episodes": run.episodes}
     if check is not None:
         value["alternatives"] = {x.name: x.log_e / math.log(10) for x in check.alternatives}
@@ -122,10 +145,19 @@ def certify(
         meanings["gap"] = "suboptimality bound of the plans, for each of these rewards"
         meanings["worst"] += f": that of {run.problem.state_name(state)}"
 
+    if log is not None:
+        value["notes"] = run.problem.layout.get("log", {}).get("notes", [])
+
     def show() -> None:
+        logs.show_notes(run)
         form = "After {episodes:,} episodes: [bold]{summary}[/]"
         print_line(form, episodes=run.episodes, summary=certificate)
-        for name, text in (("Holds for", certificate.holds_for), ("Assumes", certificate.assumes)):
+        fields = {
+            "Holds for": certificate.holds_for,
+            "Assumes": certificate.assumes,
+            "Method": certificate.method,
+        }
+        for name, text in fields.items():
             if text:
                 print_line("[dim]{name}:[/] {text}", name=name, text=text)
         print_forecast(certificate)
@@ -142,6 +174,35 @@ def certify(
     output(value, json, show)
 
 
+def verify(
+    file: Annotated[Path, typer.Argument(help="A certificate, as written by --save.", metavar="FILE.json")],
+    folder: RunArgument,
+    json: JsonOption = False,
+) -> None:
+    """Compute the certificate in a file again from a run; exit code 1 if it is not confirmed.
+
+    Example:
+
+        horizonfree verify a.json runs/a
+    """
+    run = open_run(folder)
+    from horizonfree.runs.verify import verify as verify_file
+
+    with spinner("computing the certificate again"):
+        result = verify_file(file, run)
+    names = ("is_confirmed", "bound", "claimed", "statement", "differences")
+
+    def show() -> None:
+        verdict = "confirmed" if result.is_confirmed else "not confirmed"
+        print_line("[bold]{verdict}[/]: {text}", verdict=verdict, text=result.statement)
+        for difference in result.differences:
+            print_line("[dim]differs:[/] {text}", text=difference)
+
+    output({name: getattr(result, name) for name in names}, json, show)
+    if not result.is_confirmed:
+        raise typer.Exit(1)
+
+
 def _print_parts(certificate: "Certificate", meanings: dict[str, str]) -> None:
     numbers = {"gap": round_bound(certificate.eps), "delta": certificate.delta, **certificate.parts}
     rows = [(name, x, meanings[name]) for name, x in numbers.items()]
@@ -156,10 +217,8 @@ def _run_or_log(folder: Path | None, log: Path | None, log_options: dict[str, An
         if log_options:
             raise OptionError(f"--{next(iter(log_options))} belongs to --log; a run has its own")
         return open_run(folder)
-    from horizonfree.cli.logs import run_of
-
     assert log is not None
-    return run_of(log, **log_options)
+    return logs.run_of(log, **log_options)
 
 
 def robustness(
@@ -211,16 +270,36 @@ def report(
     figures: Annotated[
         Path | None, typer.Option(help="Also write the figures, as SVG and PNG, into this folder.")
     ] = None,
+    reward: RewardOption = None,
+    cost: Annotated[
+        Path | None,
+        typer.Option(help="Begin with the decision for these costs, a file as for `plan`.", metavar="FILE"),
+    ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --cost or --reward: today's policy, to compare with.  [default: that of the data]",
+            metavar="FILE",
+        ),
+    ] = None,
     delta: DeltaOption = 0.05,
     json: JsonOption = False,
 ) -> None:
-    """Write a report on a run, one HTML file.
+    """Write a report on a run, one HTML file; with costs, the decision comes first.
 
-    Example:
+    Examples:
 
         horizonfree report runs/a --out a.html --figures figures
+
+        horizonfree report runs/a --cost january.csv --policy today.csv
     """
+    if reward is not None and cost is not None:
+        raise OptionError("--reward and --cost each name a reward; give one of them")
+    if policy is not None and reward is None and cost is None:
+        raise OptionError("--policy is compared for costs or rewards; give --cost FILE or --reward FILE")
     run = open_run(folder)
+    from horizonfree.cli.policy_files import read_policy
+    from horizonfree.report.decision import decide
     from horizonfree.report.facts import compute_facts
     from horizonfree.report.figures import pictures, write_pictures
     from horizonfree.report.page import check_target, write_page
@@ -230,9 +309,14 @@ def report(
         check_target(page)
         if figures is not None:
             figures.mkdir(parents=True, exist_ok=True)
+        decision = None
+        if reward is not None or cost is not None:
+            array = make_reward(run.problem, None, reward, cost)
+            today = None if policy is None else read_policy(policy, run.problem)
+            decision = decide(run, array, today, is_cost=cost is not None, delta=delta)
         result = compute_facts(run, delta)
         drawn = pictures(result)
-        write_page(result, page, drawn)
+        write_page(result, page, drawn, decision)
         files = [] if figures is None else write_pictures(drawn, figures)
     names = ("title", "value", "value_low", "value_high", "gap", "loss")
     value = {
@@ -240,10 +324,18 @@ def report(
         "figures": list(map(str, files)),
         "goals": certificate_json(result.family),
         "every_reward": certificate_json(result.certificate),
-        "plans": [{name: getattr(x, name) for name in names} for x in result.examples],
+        "plans": [
+            {name: getattr(x, name) for name in names} | {"likely": x.likely.data()} for x in result.examples
+        ],
     }
 
+    if decision is not None:
+        value["decision"] = decision
+
     def show() -> None:
+        if decision is not None:
+            print_line("[bold]Proved:[/] {text}", text=decision["proved"])
+            print_line("[bold]Likely:[/] {text}", text=decision["likely"])
         print_line("{summary}", summary=result.family)
         if result.check.is_refuted:
             print_line("but {summary}", summary=result.check)

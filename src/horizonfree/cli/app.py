@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from horizonfree._deprecated import REMOVAL
-from horizonfree.cli import answers, compare, explore, lists, plan, sweep
+from horizonfree.cli import answers, audit, compare, explore, lists, plan, sweep
 from horizonfree.errors import HorizonfreeError, OptionError, UnknownNameError
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors without a file name
@@ -46,6 +46,8 @@ for command in (
     explore.explore,
     plan.plan,
     answers.certify,
+    audit.audit,
+    answers.verify,
     answers.robustness,
     answers.report,
     compare.compare,
@@ -58,6 +60,8 @@ for command in (
         in (
             plan.plan,
             answers.certify,
+            audit.audit,
+            answers.verify,
             answers.robustness,
             answers.report,
             compare.compare,

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from horizonfree._extras import check_extra
 from horizonfree.cli._shared import (
     DeltaOption,
     JsonOption,
@@ -155,6 +156,7 @@ def _compare_explorers(
         problem, parameters, names, workers=workers, episodes=episodes, seeds=seeds, delta=delta
     )
     if out is not None:
+        check_extra("report", "the figure of a comparison")
         if (out / "run.json").exists():
             raise OptionError(f"{out} holds a run; choose another folder")
         make_output_folder(out)

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from horizonfree._extras import needs_extra
 from horizonfree.cli import _interrupt
 from horizonfree.cli import settings as config
 from horizonfree.cli._shared import (
     GoalOption,
     JsonOption,
     RewardOption,
+    UnknownOption,
     certificate_json,
     expand_user,
     float_option,
@@ -32,6 +34,8 @@ from horizonfree.cli._shared import (
     unused_path,
     weights_json,
 )
+from horizonfree.cli.environments import env_problem, live_env
+from horizonfree.cli.model_files import is_model
 from horizonfree.errors import OptionError
 
 if TYPE_CHECKING:
@@ -54,7 +58,8 @@ def explore(
     problem: Annotated[
         str | None,
         typer.Argument(
-            help="A name (see `horizonfree problems`), gymnasium:ID, or your own module:function.",
+            help="A name (see `horizonfree problems`), gymnasium:ID, a .prism, .jani, .drn or .umb file, or your "
+            "own module:function.",
             autocompletion=_problem_names,
         ),
     ] = None,
@@ -62,6 +67,7 @@ def explore(
         Path | None,
         typer.Option(help="Your own kernels instead of a named problem, an .npz file.", metavar="FILE.npz"),
     ] = None,
+    unknown: UnknownOption = None,
     explorer: Annotated[
         str | None,
         typer.Option(
@@ -141,6 +147,8 @@ def explore(
 
         horizonfree explore zoned-grid --param size=150 --reachable --episodes 200
 
+        horizonfree explore robot.prism --unknown p --unknown q --param horizon=12 --episodes 200
+
         horizonfree explore mymodule:shop --param capacity=20 --episodes 200
 
         horizonfree explore linear-lock --episodes 10000 --budget 10000 --rewards goals
@@ -152,6 +160,7 @@ def explore(
     flags: dict[str, Any] = {
         "problem": problem,
         "kernels": None if kernels is None else str(kernels),
+        "unknown": unknown or None,
         "explorer": explorer,
         "known_rules": known_rules or None,
         "reachable": reachable or None,
@@ -233,9 +242,13 @@ def _start_run(chosen: config.Settings) -> "Run":
     is_tabular = str(chosen.problem).startswith("gymnasium:") and not chosen.known_rules
     if chosen.known_rules and not str(chosen.problem).startswith("gymnasium:"):
         raise OptionError("--known-rules is for gymnasium:ID only")
-    param = _horizon(chosen) if is_tabular else chosen.param
-    problem = make_problem(chosen.problem, chosen.kernels, param)
-    problem = problem.as_tabular() if is_tabular else problem
+    env = live_env(str(chosen.problem), chosen.param) if is_tabular else None
+    if env is not None:
+        problem = env_problem(env, chosen.param)
+    else:
+        param = _horizon(chosen) if is_tabular else chosen.param
+        problem = make_problem(chosen.problem, chosen.kernels, param, chosen.unknown)
+        problem = problem.as_tabular() if is_tabular else problem
     problem = problem.reachable_part() if chosen.reachable else problem
     explorer = resolve_typed_name(chosen.explorer or problem.model.explorer)
     name = f"{problem.name}-{explorer}-{chosen.seed}".replace(":", "-").replace("/", "-")
@@ -244,8 +257,9 @@ def _start_run(chosen: config.Settings) -> "Run":
     print(f"{problem_summary(problem)}{about}; explorer {explorer}, into {folder}", file=sys.stderr)
     with _resume_hint(folder):
         return run_explorer(
-            problem,
+            problem if env is None else env,
             explorer,
+            known=None if env is None else problem,
             episodes=chosen.episodes,
             until_eps=chosen.until_eps,
             delta=chosen.delta,
@@ -268,13 +282,14 @@ def _check_names(chosen: config.Settings) -> None:
 
     if chosen.explorer is not None:
         check_exists("explorers", current_name(chosen.explorer))
-    if chosen.problem is not None and ":" not in chosen.problem:
+    if chosen.problem is not None and ":" not in chosen.problem and not is_model(chosen.problem):
         check_exists("problems", chosen.problem)
 
 
 def _horizon(chosen: config.Settings) -> dict[str, Any]:
     """The parameters of an environment, with its time limit as the default horizon."""
-    import gymnasium
+    with needs_extra("gymnasium", "environments of Gymnasium"):
+        import gymnasium
 
     name = str(chosen.problem).removeprefix("gymnasium:")
     try:
@@ -286,7 +301,8 @@ def _horizon(chosen: config.Settings) -> dict[str, Any]:
 
 def _resume_run(folder: Path, chosen: config.Settings, flags: dict[str, Any]) -> "Run":
     stop_options = ("episodes", "until_eps", "delta", "misspecification", "goal", "reward")
-    allowed = (*stop_options, "save_episodes", "save_seconds")
+    env_options = ("problem", "param") if str(chosen.problem).startswith("gymnasium:") else ()
+    allowed = (*stop_options, *env_options, "save_episodes", "save_seconds")
     fixed = [name for name, value in flags.items() if value not in (None, [], {}) and name not in allowed]
     if fixed:
         raise OptionError(f"--resume goes on with the settings of the run; {', '.join(fixed)} cannot change")
@@ -308,8 +324,16 @@ def _resume_run(folder: Path, chosen: config.Settings, flags: dict[str, Any]) ->
         f"{problem_summary(run.problem)}; resuming after episode {run.episodes:,}, in {folder}",
         file=sys.stderr,
     )
+    if not run.is_simulated and not env_options:
+        raise OptionError(
+            f"{folder} explored a real environment; name it again with its parameters: horizonfree explore "
+            f"gymnasium:{run.problem.name} --resume {folder} --episodes 100"
+        )
+    if run.is_simulated and env_options:
+        raise OptionError("--resume goes on with the problem of the run; leave out gymnasium:ID and --param")
+    env = live_env(str(chosen.problem), chosen.param) if env_options else None
     with _resume_hint(folder):
-        return run.resume(progress=True, **until, **chosen.saving)
+        return run.resume(progress=True, env=env, **until, **chosen.saving)
 
 
 @contextmanager

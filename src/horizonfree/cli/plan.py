@@ -1,5 +1,6 @@
 """`horizonfree plan`: the best policy for a reward, or a given policy, with its certificate."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ from horizonfree.cli._shared import (
     console,
     float_option,
     int_option,
+    make_event,
     make_output_folder,
     make_reward,
     open_run,
@@ -31,6 +33,7 @@ from horizonfree.errors import OptionError
 
 if TYPE_CHECKING:
     from horizonfree import Plan, Problem
+    from horizonfree.runs.credible import Likely
     from horizonfree.runs.plan import Comparison
 
 FILE_FORMATS = "actions [H, S] or [S], or probabilities; .npy, .csv or .json."
@@ -42,6 +45,16 @@ def plan(
     stay: Annotated[
         list[str] | None,
         state_option("Reward the share of steps in this state; repeat for several.", "--stay"),
+    ] = None,
+    reach: Annotated[
+        list[str] | None,
+        state_option("Reward 1 for being in this state at least once; repeat for several.", "--reach"),
+    ] = None,
+    bounded: Annotated[
+        str | None,
+        typer.Option(
+            "--property", help="A bounded property, such as 'Pmax=? [F<=12 \"goal\"]'.", metavar="TEXT"
+        ),
     ] = None,
     reward: RewardOption = None,
     cost: Annotated[
@@ -85,12 +98,30 @@ def plan(
         Path | None,
         typer.Option(help="Reward for transitions: [S, A, S], .npy or .json.", metavar="FILE"),
     ] = None,
+    at_most: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--at-most", help="A cost and its bound, as cost.csv=0.01; repeat.", metavar="FILE=NUMBER"
+        ),
+    ] = None,
+    at_least: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--at-least", help="A reward and its bound, as other.csv=0.3; repeat.", metavar="FILE=NUMBER"
+        ),
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Write the certificate to this JSON file.", metavar="FILE.json")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
             "--out", "--policy-out", help="Write the policy to this .npy, .csv or .json file.", metavar="FILE"
         ),
     ] = None,
+    draws: Annotated[
+        int, int_option("Draws of the posterior, for what is likely; 0 leaves it out.  [default: 1000]")
+    ] = 1000,
     json: JsonOption = False,
 ) -> None:
     """Plan for a reward, with a confidence interval and a suboptimality bound; or evaluate a policy.
@@ -105,12 +136,28 @@ def plan(
 
         horizonfree plan runs/a --reward profit.csv --scale rescale --discount 0.95 --final salvage.csv
 
+        horizonfree plan runs/a --property 'Pmax=? [!"fail" U<=12 "goal"]'
+
+        horizonfree plan runs/a --goal 56 --at-most danger.csv=0.01
+
         horizonfree plan runs/a --goal 56 --policy mine.csv --compare theirs.csv
     """
     if policy is not None and model != "likelihood":
         raise OptionError("--model belongs to a plan; leave it out with --policy")
-    if sum(map(bool, (goal, stay, reward, cost))) > 1:
-        raise OptionError("--goal, --stay, --reward and --cost each name a reward; give one of them")
+    if sum(map(bool, (goal, stay, reward, cost, reach, bounded))) > 1:
+        raise OptionError(
+            "--goal, --stay, --reach, --property, --reward and --cost each name a reward; give one of them"
+        )
+    if reach or bounded:
+        others: dict[str, Any] = {
+            "scale": scale,
+            "horizon": horizon,
+            "misspecification": misspecification or None,
+        }
+        others |= {"discount": discount, "final": final, "transition": transition, "compare": compare}
+        wrong = [name for name, x in others.items() if x is not None]
+        if wrong:
+            raise OptionError(f"--{wrong[0]} is for rewards; leave it out with --reach and --property")
     if cost is not None and scale not in (None, "rescale"):
         raise OptionError(
             f"--scale {scale} is for rewards; costs have the scale rescale, and results their unit"
@@ -123,37 +170,63 @@ def plan(
         raise OptionError(f"--misspecification is for {beyond}; leave it out")
     if compare is not None and is_longer:
         raise OptionError(f"--compare is for {beyond}; evaluate each policy with --policy")
+    if (at_most or at_least) and (policy is not None or reach or bounded or save is not None):
+        raise OptionError(
+            "--at-most and --at-least are for plans of rewards, whose certificates are not in files; leave --policy, "
+            "--reach, --property and --save out"
+        )
     run = open_run(folder)
     from horizonfree.cli import plan_text
-    from horizonfree.cli.files import read_policy, write_policy
-    from horizonfree.cli.reward_files import paid_of
+    from horizonfree.cli.policy_files import read_policy, write_policy
+    from horizonfree.cli.reward_files import is_csv, read_constraints, read_payment
     from horizonfree.mdp.rewards import occupancy
+    from horizonfree.runs.credible import likely
 
     first = None if start is None else run.problem.state_number(start)
     is_moved = start is not None or horizon is not None
     problem = run.problem.with_start(first, horizon) if is_moved else run.problem
     scale = scale or ("total" if cost is None else "rescale")
-    array = occupancy(problem, stay) if stay else make_reward(problem, goal, reward, cost)
+    array: Any
+    if reach or bounded:
+        array = make_event(problem, reach, bounded)
+    else:
+        array = occupancy(problem, stay) if stay else make_reward(problem, goal, reward, cost)
     if array is None:
         if transition is None:
-            raise OptionError("give a reward: --goal STATE, --stay STATE, --reward FILE or --cost FILE")
+            raise OptionError(
+                "give a reward: --goal STATE, --stay STATE, --reach STATE, --reward FILE or --cost FILE"
+            )
         array = [0.0] * problem.num_states
-    mine, other = (None if x is None else read_policy(x, problem.num_states) for x in (policy, compare))
+    mine, other = (None if x is None else read_policy(x, problem) for x in (policy, compare))
     if out is not None:
+        is_csv(out, "policy")
         make_output_folder(out.parent)
     files = {"final": final, "transition": transition}
-    paid = {key: paid_of(x, problem, key, is_cost=cost is not None) for key, x in files.items() if x}
+    paid = {key: read_payment(x, problem, key, is_cost=cost is not None) for key, x in files.items() if x}
     options: dict[str, Any] = {"scale": scale, "delta": delta, "start": first, "horizon": horizon}
     more: dict[str, Any] = {"discount": discount, **paid}
+    constraints = read_constraints(problem, at_most or [], at_least or [])
+    if constraints:
+        more["constraints"] = constraints
     with spinner("planning"):
         if mine is None:
             result = run.plan(array, model=model, misspecification=misspecification, **options, **more)
         else:
             result = run.evaluate(array, mine, **options, **more)
         comparison = None if other is None else run.compare(array, result.policy, other, **options)
-        true_loss = _true_loss(problem, array, result.policy, scale, **more) if run.is_simulated else None
+        true_loss = (
+            _true_loss(problem, array, result.policy, scale, **more)
+            if run.is_simulated and not constraints
+            else None
+        )
+        guess = likely(result.credible, draws) if draws else None
+        probability = None
+        if comparison is not None and guess is not None and not guess.refusal:
+            probability = comparison.probability
     if out is not None:
-        write_policy(out, result.policy)
+        write_policy(out, result.policy, problem)
+    if save is not None:
+        result.certificate.save(save)
     value: dict[str, Any] = {
         **{name: getattr(result, name) for name in ("value", "value_low", "value_high", "gap")},
         "certificate": certificate_json(result.certificate),
@@ -164,17 +237,27 @@ def plan(
     }
     if "state_ids" in problem.layout:  # numbers in the whole problem of the states of a part
         value["state_ids"] = problem.layout["state_ids"]
+    value |= _constraint_data(result)
     if cost is not None:
         value |= {"cost": -result.value, "cost_low": -result.value_high, "cost_high": -result.value_low}
     if true_loss is not None:
         value["true_loss"] = round_loss(true_loss)
     if comparison is not None:
-        value["comparison"] = {**comparison._asdict(), "summary": comparison.summary()}
+        value["comparison"] = {
+            **{name: getattr(comparison, name) for name in ("difference", "low", "high", "delta")},
+            "summary": comparison.summary(),
+            **({} if probability is None else {"probability": probability}),
+        }
+    if guess is not None:
+        value["likely"] = guess.data()
 
     def show() -> None:
         rows = _rows(result, value.get("true_loss"), is_cost=cost is not None)
+        rows += _constraint_rows(result)
         if comparison is not None:
             rows.append(_comparison_row(comparison, str(policy or "the plan"), str(compare)))
+        if guess is not None:
+            rows += _likely_rows(guess, probability, is_cost=cost is not None)
         console.print(table("", "", "", rows=rows))
         _print_plan(result)
         if out is not None:
@@ -244,6 +327,44 @@ def _rows(plan: "Plan", true_loss: float | None, *, is_cost: bool) -> list[tuple
     ]
     if true_loss is not None:
         rows.append(("true", true_loss, "true suboptimality, as the truth is known here"))
+    return rows
+
+
+def _constraint_data(plan: "Plan") -> dict[str, Any]:
+    """The status of a plan within constraints, and the constraints, for JSON."""
+    from horizonfree.runs.constrained import ConstrainedPlan
+
+    if not isinstance(plan, ConstrainedPlan):
+        return {}
+    rows = [{**asdict(x), "status": x.status} for x in plan.constraints]
+    return {"status": plan.status, "constraints": rows}
+
+
+def _constraint_rows(plan: "Plan") -> list[tuple[str, Any, str]]:
+    """The constraints, each with its interval."""
+    from horizonfree.runs.constrained import ConstrainedPlan
+
+    if not isinstance(plan, ConstrainedPlan):
+        return []
+    return [(f"constraint {i + 1}", x.value, x.summary()) for i, x in enumerate(plan.constraints)]
+
+
+def _likely_rows(guess: "Likely", probability: float | None, *, is_cost: bool) -> list[tuple[str, Any, str]]:
+    """What is likely, below what is proved."""
+    from horizonfree.guarantees.certificate import interval
+
+    if guess.refusal:
+        return [("likely", "–", f"not available: {guess.refusal}")]
+    ends = (-guess.high, -guess.low) if is_cost else (guess.low, guess.high)
+    name, level = "cost" if is_cost else "value", f"with posterior probability {guess.level:g}"
+    rows: list[tuple[str, Any, str]] = [
+        (f"likely {name}", interval(*ends), f"{level}; {guess.label}"),
+        ("likely gap", guess.gap, f"suboptimality at most this {level}; not proved"),
+    ]
+    if probability is not None:
+        rows.append(
+            ("likely better", probability, "posterior probability that the first is better; not proved")
+        )
     return rows
 
 

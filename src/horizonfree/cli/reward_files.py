@@ -1,58 +1,141 @@
-"""Rewards and costs in files, as people keep them: arrays of NumPy, or a table from a spreadsheet.
+"""Rewards and costs from files: arrays of NumPy, or tables of a spreadsheet.
 
-A .csv holds a row for each state, and in it one number, or one for each action. Rows and columns may have names: a
-column of states in front, and a line of actions on top. They are then in any order, and all of them must be there.
+A .csv has a row for each state with one number, or one number for each action. Rows and columns may have names: a first
+column of states, and a first line of actions. They may then be in any order, and all of them must be there. Nothing is
+unpickled.
 """
 
 import csv
+import json
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 
-from horizonfree.cli.files import read_array
-from horizonfree.errors import OptionError
-from horizonfree.mdp.names import ALL_STATES, STATE_IDS, number_of
+from horizonfree.errors import LogWarning, OptionError
+from horizonfree.mdp.names import ALL_STATES, STATE_BEFORE_START, STATE_IDS, number_of
 from horizonfree.problems.problem import Problem
+
+SUFFIXES = (".csv", ".npy", ".json")
 
 
 def read_reward(path: Path, problem: Problem, what: str = "reward") -> Any:
-    """An array [S], [S, A] or [H, S, A] from a .npy, .json or .csv file; `what` it is.
+    """An array [S], [S, A] or [H, S, A] from a .npy, .json or .csv file; `what` names it in errors.
 
-    Of a part of a problem it may be over all states of the whole problem.
+    For a part of a problem it may also be given over all states of the whole problem.
     """
-    found = _read_reward(path, problem, what)
-    if isinstance(found, np.ndarray) and ALL_STATES in problem.layout:
+    reward = (
+        _table(read_rows(path, what), problem, f"{what} {path}")
+        if is_csv(path, what)
+        else read_array(path, what)
+    )
+    if isinstance(reward, np.ndarray) and ALL_STATES in problem.layout:
         S = problem.layout[ALL_STATES]
-        axis = 0 if found.shape in ((S,), (S, problem.num_actions)) else 1
-        if found.ndim > axis and found.shape[axis] == S:
-            return np.take(found, problem.layout[STATE_IDS], axis)
+        axis = 0 if reward.shape in ((S,), (S, problem.num_actions)) else 1
+        if reward.ndim > axis and reward.shape[axis] == S:
+            return np.take(reward, problem.layout[STATE_IDS], axis)
+    return reward
+
+
+def read_payment(path: Path, problem: Problem, what: str, *, is_cost: bool) -> np.ndarray:
+    """What is paid for the last state, [S], or for transitions, [S, A, S]; costs are negative."""
+    payment = np.asarray(read_reward(path, problem, what))
+    return -payment if is_cost else payment
+
+
+def read_constraints(problem: Problem, at_most: list[str], at_least: list[str]) -> list[Any]:
+    """Constraints from texts FILE=NUMBER."""
+    import horizonfree as hf
+
+    found = []
+    for option, make, texts in (("--at-most", hf.at_most, at_most), ("--at-least", hf.at_least, at_least)):
+        for text in texts:
+            name, _, number = text.rpartition("=")
+            try:
+                bound = float(number)
+            except ValueError:
+                bound = None
+            if not name or bound is None:
+                raise OptionError(f"{option} {text}: write it as FILE=NUMBER, such as cost.csv=0.01")
+            found.append(make(read_reward(Path(name), problem, "cost"), bound))
     return found
 
 
-def _read_reward(path: Path, problem: Problem, what: str) -> Any:
-    if path.suffix.lower() != ".csv":
-        return read_array(path, what)
+def is_csv(path: Path, what: str) -> bool:
+    """Whether a file is a table of text; refuses a suffix other than .csv, .npy and .json."""
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise OptionError(f"{what} {path}: its name must end in one of {', '.join(SUFFIXES)}")
+    return suffix == ".csv"
+
+
+def read_array(path: Path, what: str) -> Any:
+    """An array from a .npy or .json file; `what` names it in errors."""
+    is_json = path.suffix.lower() == ".json"
+    form = "a .npy file of numbers, as numpy.save writes it"
+    if is_json:
+        form = "a list of numbers, or the output of `plan --json`"
+    try:
+        with path.open("rb") as file:
+            if not is_json:
+                return np.asarray(npy.read_array(file, allow_pickle=False))
+            value = json.load(file)
+            return np.array(value["policy"] if isinstance(value, dict) else value, dtype=np.float64)
+    except OSError as error:
+        raise OptionError(f"{what} {path}: {error.strerror or error}") from None
+    except Exception as error:  # a foreign file can fail to be an array in many ways
+        raise OptionError(f"{what} {path} is not {form}: {error}") from None
+
+
+def read_rows(path: Path, what: str) -> list[list[str]]:
+    """The cells of a .csv file, without empty rows; all rows must have as many."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise OptionError(f"{what} {path}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise OptionError(f"{what} {path} is not a table: {error}") from None
-    rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines())]
+    lines = text.splitlines()
+    separator = max(",;\t", key=(lines or [""])[0].count)
+    rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=separator)]
     rows = [row for row in rows if any(row)]
     if not rows or any(len(row) != len(rows[0]) for row in rows):
         lengths = sorted({len(row) for row in rows})
         raise OptionError(
             f"{what} {path} has rows of {lengths} cells; all must have as many, and one at least"
         )
-    return _table(rows, problem, f"{what} {path}")
+    return rows
 
 
-def paid_of(path: Path, problem: Problem, what: str, *, is_cost: bool) -> np.ndarray:
-    """What is paid for the last state, [S], or for transitions, [S, A, S]; costs are negative."""
-    found = np.asarray(read_reward(path, problem, what))
-    return -found if is_cost else found
+def index_of(problem: Problem, kind: str, name: str, where: str) -> int | None:
+    """The number of a state or an action by its name; None, with a warning, for one that a log does not contain."""
+    sizes = {"states": problem.num_states, "actions": problem.num_actions}
+    try:
+        return number_of(problem.layout, kind, name, sizes[kind])
+    except ValueError as error:
+        if "log" in problem.layout and kind in problem.layout:
+            message = f"{where}: {error}; the log does not contain it, and it is left out"
+            warnings.warn(LogWarning(message), stacklevel=2)
+            return None
+        raise OptionError(f"{where}: {error}") from None
+
+
+def is_added(problem: Problem, state: int) -> bool:
+    """Whether a state was added to those of a log: "before the start", or the copy of one for ended episodes."""
+    names = problem.layout.get("states")
+    return names is not None and (
+        names[state] == STATE_BEFORE_START or str(names[state]).endswith(" (ended)")
+    )
+
+
+def to_number(cell: str, where: str) -> float:
+    """The number in a cell."""
+    value = _number(cell)
+    if value is None:
+        raise OptionError(f"{where}: {cell!r} is not a number")
+    return value
 
 
 def _table(rows: list[list[str]], problem: Problem, where: str) -> np.ndarray:
@@ -66,31 +149,36 @@ def _table(rows: list[list[str]], problem: Problem, where: str) -> np.ndarray:
         or any(_number(row[0]) is None for row in body)
     )
     cells = [row[1:] for row in body] if has_states else body
-    numbers = np.array([[_read(cell, where) for cell in row] for row in cells])
+    numbers = np.array(
+        [
+            [to_number(cell, f"{where}, row {i}") for cell in row]
+            for i, row in enumerate(cells, 2 if head else 1)
+        ]
+    )
     if has_states:
-        states = [_found(problem, "states", row[0], where) for row in body]
-        numbers = numbers[_order(states, problem.num_states, "state", where)]
+        numbers = _sorted(numbers, problem, "states", [row[0] for row in body], where)
     if head is not None and numbers.shape[1] > 1:
-        actions = [_found(problem, "actions", name, where) for name in head[has_states:]]
-        numbers = numbers[:, _order(actions, problem.num_actions, "action", where)]
-    return np.squeeze(numbers)
+        numbers = _sorted(numbers.T, problem, "actions", head[has_states:], where).T
+    if not has_states:
+        return np.squeeze(numbers)
+    return numbers[:, 0] if numbers.shape[1] == 1 else numbers
 
 
-def _found(problem: Problem, kind: str, name: str, where: str) -> int:
-    sizes = {"states": problem.num_states, "actions": problem.num_actions}
-    try:
-        return number_of(problem.layout, kind, name, sizes[kind])
-    except ValueError as error:
-        raise OptionError(f"{where}: {error}") from None
-
-
-def _order(found: list[int], size: int, what: str, where: str) -> np.ndarray:
-    """Where each of them stands; refuses one that is missing or there twice."""
-    counts = np.bincount(found, minlength=size)
-    odd = np.flatnonzero(counts != 1)
-    if odd.size:
-        raise OptionError(f"{where} names {what} {odd[0]} {counts[odd[0]]} times; it needs each once")
-    return np.argsort(found)
+def _sorted(numbers: np.ndarray, problem: Problem, kind: str, names: list[str], where: str) -> np.ndarray:
+    """Rows of numbers in the order of the problem's states or actions; refuses one that is missing or there twice."""
+    size = problem.num_states if kind == "states" else problem.num_actions
+    index = [index_of(problem, kind, name, where) for name in names]
+    is_named = np.array([i is not None for i in index], bool)
+    positions = np.array([i for i in index if i is not None], np.int64)
+    counts = np.bincount(positions, minlength=size)
+    result = np.zeros((size, numbers.shape[1]))
+    result[positions] = numbers[is_named]
+    for i in np.flatnonzero(counts != 1):
+        if kind == "states" and counts[i] == 0 and is_added(problem, int(i)):
+            continue
+        name = problem.state_name(int(i)) if kind == "states" else problem.action_name(int(i))
+        raise OptionError(f"{where} names {name} {counts[i]} times; it needs each once")
+    return result
 
 
 def _number(cell: str) -> float | None:
@@ -98,10 +186,3 @@ def _number(cell: str) -> float | None:
         return float(cell)
     except ValueError:
         return None
-
-
-def _read(cell: str, where: str) -> float:
-    value = _number(cell)
-    if value is None:
-        raise OptionError(f"{where}: {cell!r} is not a number")
-    return value

@@ -16,6 +16,7 @@ class Settings:
 
     problem: str | None = None
     kernels: str | None = None
+    unknown: list[str] = field(default_factory=list)
     explorer: str | None = None
     known_rules: bool = False
     reachable: bool = False

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from horizonfree._extras import check_extra
 from horizonfree.cli import _interrupt
 from horizonfree.cli._shared import (
     JsonOption,
@@ -66,6 +67,8 @@ def sweep(
     source = None if is_folder else file
     if dry_run:
         return _print_estimate(source, folder, workers, json)
+    if report:
+        check_extra("report", "reports of sweeps")
     with _resume_hint(file, out):
         from horizonfree.sweeps.sweep import sweep as run
 

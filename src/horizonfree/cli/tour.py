@@ -12,6 +12,7 @@ from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 
+from horizonfree._extras import check_extra
 from horizonfree.guarantees.certificate import Certificate, interval, round_up
 from horizonfree.mdp.rewards import goal, occupancy
 from horizonfree.models.registry import diagnostics_of
@@ -31,6 +32,7 @@ ARROWS = np.array(["↑", "→", "↓", "←"])
 
 def run(folder: Path, *, is_silent: bool = False) -> dict[str, Any]:
     """Run the tour, printing unless it is silent; returns the printed numbers."""
+    check_extra("report", "the tour, which writes a report,")
     console = Console(highlight=False, quiet=is_silent)
     problem = make("zoned-grid", size=SIZE)
     _introduce(console, problem)

@@ -9,7 +9,7 @@ bounds that the lemmas would give if the radius were right.
 """
 
 import math
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -94,8 +94,9 @@ def audit(run: ReplayableRun, *, mended: bool = True) -> list[AuditedSum]:
     sampler = Sampler.of(to_device(run.problem.kernel()))
     key, count = jax.random.key(run.seed), jnp.int32(run.progress.episode)
     replayed, sums = _replay(explorer, model, sampler, truth, key, count, to_device(run.progress.evidence))
+    before = state.ridge.log_det
     if not np.allclose(
-        replayed.ridge.log_det, state.ridge.log_det, rtol=REPLAY_TOLERANCE, atol=REPLAY_TOLERANCE
+        cast(Ridge, replayed.ridge).log_det, before, rtol=REPLAY_TOLERANCE, atol=REPLAY_TOLERANCE
     ):
         raise OptionError(
             "replaying this run from its seed gave other episodes: it was made on another device or by another "
@@ -119,6 +120,8 @@ def _check_run(run: ReplayableRun) -> tuple[HFUCRLRFE, MixtureModel]:
     explorer, model = run.explorer, run.problem.model
     if not isinstance(explorer, HFUCRLRFE) or not isinstance(model, MixtureModel):
         raise OptionError("the sums are those of the proof of hf-ucrl-rfe++; this run has another explorer")
+    if explorer.sets != "regression":
+        raise OptionError("the sums are those of sets='regression'; likelihood sets have no regressions")
     if explorer.oracle == "relaxed" or explorer.lazy > 0:
         raise OptionError(
             f"oracle is {explorer.oracle!r} and lazy is {explorer.lazy}; the proof is of lazy=0 with "
@@ -168,7 +171,7 @@ def episode_sums(
     beta: Float[Array, ""],
 ) -> Sums:
     """The terms of one episode, before the explorer learns from it; traced."""
-    M, ridge, result = explorer.orders(model), state.ridge, state.last.found
+    M, ridge, result = explorer.orders(model), cast(Ridge, state.ridge), state.last.found
     targets = jnp.stack([result.V, result.V_hat], axis=1)
     phi, y = moments.episode_rows(model, targets, trajectory, M + 1)  # one order more, for the last variance
     mean = phi @ truth

@@ -81,6 +81,13 @@ class Explorer(eqx.Module):
     def claim(self, model: Any, state: Any) -> Certificate | None:
         """The algorithm's own guarantee for its own plans, None if it has none; on the host."""
 
+    def claim_in(self, model: Any, confidence: Any, uniform: Certificate) -> Certificate | None:
+        """The own guarantee of an algorithm whose set is the confidence set of the evidence; on the host.
+
+        uniform: the certificate of that set. None where the algorithm has sets of its own (`claim`).
+        """
+        return None
+
 
 class PlugIn(Explorer):
     """An explorer of mixtures that plans with a point estimate of the parameter."""

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._arrays import Array
 from horizonfree.estimators.ridge import Ridge
 from horizonfree.oracle import OracleResult, Point, next_search_radius
+from horizonfree.oracle.result import AntichainPoint
 
 
 class SearchResult(eqx.Module):
@@ -17,7 +18,7 @@ class SearchResult(eqx.Module):
     `radius` is the one for the next search.
     """
 
-    point: Point
+    point: Point | AntichainPoint
     V: Float[Array, "H1 S"]
     V_hat: Float[Array, "H1 S"]
     f: Float[Array, "S A n"] | Float[Array, " 0"]
@@ -48,10 +49,10 @@ class Answer(eqx.Module):
 class State(eqx.Module):
     """The state between two episodes. `last` gives the present policy, `best` has the smallest value so far."""
 
-    ridge: Ridge
+    ridge: Ridge | None  # None: the sets are those of the evidence
     last: Answer
     best: Answer
-    log_det: Float[Array, "2 M"]  # at the last oracle call
+    log_det: Float[Array, "*orders"]  # at the last oracle call
     episode: Int[Array, ""]
     calls: Int[Array, ""]
     is_due: Bool[Array, ""] | None  # None: always
@@ -62,9 +63,11 @@ class State(eqx.Module):
         """pi_k of the next episode."""
         return self.last.found.point.policy
 
-    def with_answer(self, answer: Answer, interval: Float[Array, " 2"] | None) -> "State":
+    def with_answer(
+        self, answer: Answer, log_det: Float[Array, "*orders"], interval: Float[Array, " 2"] | None = None
+    ) -> "State":
         """The state with a new answer."""
         is_best = answer.found.value <= self.best.found.value  # k*: the latest of equals
         best: Answer = jax.tree.map(lambda new, old: jnp.where(is_best, new, old), answer, self.best)
-        log_det, calls = self.ridge.log_det, self.calls + 1
+        calls = self.calls + 1
         return State(self.ridge, answer, best, log_det, self.episode, calls, self.is_due, interval)

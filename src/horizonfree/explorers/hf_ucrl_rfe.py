@@ -7,24 +7,27 @@ Algorithm: 1 (exploration and planning) and 2 (HOME, in moments.py). Two familie
 Symbols: u, V, Vhat as in oracle/objective.py; Sigma_dot is the ridge at the start of the episode; lam = d/B^2,
     alpha = H^{-1/2}, gamma = d^{-1/4}.
 Guarantee: with constants="paper" and probability 1 - delta, the plan made in theta_{k*} is 4 U_{k*}-optimal for every
-    reward of total at most 1 (`relaxed` in the rows), and also 4 T_{k*}-optimal, T the bound of max Vhat by total
-    variance (docs/hf-ucrl-rfe.md has the argument). With constants="scaled" there is no such theorem. Certificates of
-    the evidence hold in both cases.
+    reward of total at most 1 (`relaxed` in the rows), and also 4 T_{k*}-optimal, T the bound by total variance
+    (docs/hf-ucrl-rfe.md has the argument). With constants="scaled" there is no such theorem. With sets="likelihood",
+    plans in the maximum likelihood are min(4U, 4T)-optimal at any time, with no constants (docs/likelihood-sets.md).
+    Certificates of the evidence hold in all cases.
 Departures:
     1. theta_k is not optimised over U_k: it is the least-squares point of both order-0 regressions among the valid
        kernels. The paper's sum bound needs only that theta_k lies in the two balls, which is checked (`ball_ratio`).
        theta="optimistic" is the argmax over U_k, where that is exact (estimators/nested.py).
-    2. The maximum over (pi, r) is found by ascent over single-step indicator rewards; or by enumeration of them
-       ("exhaustive"); or it is relaxed to U, and then each (s, a) has its own target for the tilde family, the f in
-       [0,1]^S that is predicted worst there.
+    2. The maximum over (pi, r) is found by ascent over single-step indicator rewards; or by enumeration of all
+       antichains of states and steps ("exhaustive"), the vertices of the rewards of states; or it is relaxed to U, and
+       then each (s, a) has its own target for the tilde family, the f in [0,1]^S that is predicted worst there.
     3. Planning uses theta_{k*}, k* = argmin_k Vhat_k (the latest of equals), since Vhat_k need not fall with k.
        plan_with="last" plans with the last theta_k, as printed.
     4. `lazy` > 0 skips the oracle until some log det Sigma has grown by that much; 0 calls it every episode.
     5. beta = beta_K in u and Vhat, beta_k in HOME and in the sets; delta is shared by 4M events; M is rounded up.
     6. u is built from V_{h+1}, where the print has V_h.
+    7. sets="likelihood" has the likelihood-ratio set of the evidence in place of the balls: no regressions, no moments,
+       no radius (likelihood_sets.py). theta_k is the predictor, and planning uses the newest.
 """
 
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -49,6 +52,7 @@ from horizonfree.explorers.base import (
     check_budget,
 )
 from horizonfree.explorers.hf_state import Answer, SearchResult, State
+from horizonfree.explorers.likelihood_sets import BETA, claim_in, explored_with
 from horizonfree.guarantees.certificate import Certificate, Terms, claim
 from horizonfree.mdp.space import Trajectory
 from horizonfree.models.mixture.evidence import MixtureEvidence
@@ -64,6 +68,7 @@ from horizonfree.oracle import (
     upper_bound,
 )
 from horizonfree.oracle.enumerated import enumerated
+from horizonfree.oracle.result import AntichainPoint
 from horizonfree.oracle.variance_bound import variance_bound
 
 TILDE, HAT = 0, 1
@@ -71,7 +76,9 @@ CHOICES = {
     "oracle": ("ascent", "relaxed", "exhaustive"),
     "theta": ("center", "optimistic"),
     "plan_with": ("best", "last"),
+    "sets": ("regression", "likelihood"),
 }
+OF_REGRESSION = ("constants", "scale", "bias_scale", "moment_orders", "theta", "plan_with", "alpha", "gamma")
 _prepare = eqx.filter_jit(prepare)
 
 
@@ -95,6 +102,9 @@ class HFUCRLRFE(PlugIn):
     plan_with: Annotated[str, "'best': theta_k of the smallest value; 'last': as printed"] = "best"
     alpha: Annotated[float | None, "floor of sigma_bar, instead of H^(-1/2)"] = None
     gamma: Annotated[float | None, "weight of own uncertainty in sigma_bar, instead of d^(-1/4)"] = None
+    sets: Annotated[str, "'regression': balls, as printed; 'likelihood': the set of the evidence"] = (
+        "regression"
+    )
     budget: Budget = None
 
     def __check_init__(self) -> None:
@@ -103,6 +113,11 @@ class HFUCRLRFE(PlugIn):
             if getattr(self, name) not in choices:
                 expected = " or ".join(map(repr, choices))
                 raise OptionError(f"{name} is {getattr(self, name)!r}; it must be {expected}")
+        for name in OF_REGRESSION if self.sets == "likelihood" else ():
+            if getattr(self, name) != getattr(type(self), name):
+                raise OptionError(
+                    f"{name} is an option of sets='regression'; leave it out with sets='likelihood'"
+                )
         if self.theta == "optimistic" and self.oracle != "exhaustive":
             raise OptionError(
                 f"theta='optimistic' needs an exact maximum over policies and rewards, but oracle is {self.oracle!r}; "
@@ -118,26 +133,37 @@ class HFUCRLRFE(PlugIn):
     def init(self, model: MixtureModel) -> State:
         """No data, no oracle yet: Sigma = lam I."""
         H, S, _ = model.space.sizes
-        ridge = Ridge.init(radius.parameters(model_sizes(model)).lam, model.dim, (2, self.orders(model)))
-        point = Point(jnp.zeros((H, S), jnp.int32), jnp.int32(H - 1), jnp.zeros(S, bool))
+        ridge, inv, log_det = None, jnp.zeros((2, model.dim, model.dim)), jnp.zeros(())
+        if self.sets == "regression":
+            ridge = Ridge.init(radius.parameters(model_sizes(model)).lam, model.dim, (2, self.orders(model)))
+            inv, log_det = ridge.Sigma_inv[:, 0], ridge.log_det
+        nothing_yet = jnp.zeros((H, S), jnp.int32)
+        point: Point | AntichainPoint = Point(nothing_yet, jnp.int32(H - 1), jnp.zeros(S, bool))
+        if self.oracle == "exhaustive":
+            point = AntichainPoint(nothing_yet, jnp.zeros((H, S), bool))
         zero, one = jnp.zeros((H + 1, S)), jnp.asarray(1.0)
         f = jnp.zeros(model.space.succ.shape if self.oracle == "relaxed" else (0,))
-        found = SearchResult(point, zero, zero, f, one, one, self.beta(model, self.total()))
-        nothing = Answer(found, one, jnp.zeros(model.dim), ridge.Sigma_inv[:, 0], one, jnp.int32(0))
+        found = SearchResult(point, zero, zero, f, one, one, self.largest_beta(model))
+        nothing = Answer(found, one, jnp.zeros(model.dim), inv, one, jnp.int32(0))
         is_due = jnp.asarray(True) if self.lazy > 0 else None
         counts = jnp.int32(0), jnp.int32(0)
         interval = nested.initial_interval(model) if self.theta == "optimistic" else None
-        return State(ridge, nothing, nothing, ridge.log_det, *counts, is_due, interval)
+        return State(ridge, nothing, nothing, log_det, *counts, is_due, interval)
 
     def choose(self, key: Array, model: MixtureModel, state: State, evidence: MixtureEvidence) -> State:
         """theta_k (departure 1), then the oracle at beta_K (lines 4-6)."""
-        ridge, beta = state.ridge, self.beta(model, self.total()).astype(float)  # strong, as in the state
-        inv, interval = ridge.Sigma_inv[:, 0], state.interval
-        if interval is None:
-            theta = self.center(model, ridge)
+        ridge, beta = state.ridge, self.largest_beta(model).astype(float)  # strong, as in the state
+        interval = state.interval
+        if ridge is None:
+            theta, inv, log_det = explored_with(model, evidence, self.delta)
+            inv = jnp.stack([inv, inv])
         else:
-            interval = nested.intersect(model.valid, interval, ridge, self.beta(model, state.episode + 1))
-            theta = nested.best_end(model, interval, inv, beta)
+            inv, log_det = ridge.Sigma_inv[:, 0], ridge.log_det
+            if interval is None:
+                theta = self.center(model, ridge)
+            else:
+                interval = nested.intersect(model.valid, interval, ridge, self.beta(model, state.episode + 1))
+                theta = nested.best_end(model, interval, inv, beta)
         last = state.last.found
         if self.oracle == "ascent":
             found, U = self.by_ascent(key, model, theta, inv, beta, last)
@@ -149,24 +175,19 @@ class HFUCRLRFE(PlugIn):
                 found = self.by_relaxation(prepared, beta, policy, bound, last)
             else:
                 found = self.by_enumeration(model, prepared, beta, last)
-        return state.with_answer(self.answer(model, state, theta, found, U), interval)
+        answer = Answer(found, U, theta, inv, self.ball_ratio(model, state, theta), state.episode)
+        return state.with_answer(answer, log_det, interval)
 
     def center(self, model: MixtureModel, ridge: Ridge) -> Float[Array, " d"]:
         """theta_k, least squares over the valid parameters (departure 1)."""
         return least_squares(model.valid, ridge.Sigma[:, 0].sum(0), ridge.b[:, 0].sum(0))
 
-    def answer(
-        self,
-        model: MixtureModel,
-        state: State,
-        theta: Float[Array, " d"],
-        found: SearchResult,
-        U: Float[Array, ""],
-    ) -> Answer:
-        """The answer to an oracle call in theta."""
-        ridge = state.ridge
-        ball_ratio = ridge.distance(theta)[:, 0].max() / self.beta(model, state.episode + 1)
-        return Answer(found, U, theta, ridge.Sigma_inv[:, 0], ball_ratio, state.episode)
+    def ball_ratio(self, model: MixtureModel, state: State, theta: Float[Array, " d"]) -> Float[Array, ""]:
+        """How far theta is from the centres of its order-0 balls, in radii; 0 where there are none."""
+        if state.ridge is None:
+            return jnp.zeros(())
+        ratio: Array = state.ridge.distance(theta)[:, 0].max() / self.beta(model, state.episode + 1)
+        return ratio
 
     def by_ascent(
         self,
@@ -180,13 +201,13 @@ class HFUCRLRFE(PlugIn):
         """The search over policies and single-step indicator rewards, from the last answer; and U at the start."""
         start = last.radius if self.homotopy else beta
         how = {"chains": self.chains, "sweeps": self.sweeps}
-        x, U = search(key, model, theta, (inv[TILDE], inv[HAT]), beta, start, last.point, **how)
+        x, U = search(key, model, theta, (inv[TILDE], inv[HAT]), beta, start, cast(Point, last.point), **how)
         return last.after(x, beta), U
 
     def by_enumeration(
         self, model: MixtureModel, prepared: Prepared, beta: Float[Array, ""], last: SearchResult
     ) -> SearchResult:
-        """The maximum over all deterministic policies and single-step indicator rewards."""
+        """The maximum over all deterministic policies and antichains of states."""
         point, best = enumerated(model, prepared, beta)
         path = evaluate(prepared, point.policy, point.reward, beta)
         upper = prepared.space.at_start(upper_bound(prepared, beta)[0])
@@ -202,7 +223,8 @@ class HFUCRLRFE(PlugIn):
     ) -> SearchResult:
         """U in place of Vhat: its policy, and for each pair the function in [0,1]^S that is predicted worst there."""
         at_start = prepared.space.at_start
-        point = Point(policy, last.point.step, last.point.target)
+        before = cast(Point, last.point)
+        point = Point(policy, before.step, before.target)
         f = jnp.moveaxis(prepared.box_f, (0, 1, 2), (2, 1, 0))
         upper = at_start(upper_bound(prepared, beta)[0])
         return SearchResult(point, jnp.zeros_like(U), U, f, at_start(U[0]), upper, beta)
@@ -212,6 +234,8 @@ class HFUCRLRFE(PlugIn):
     ) -> tuple[State, Info]:
         """Regress on the episode: both families, all orders (lines 8-16)."""
         last = state.last
+        if state.ridge is None:
+            return self.with_evidence(model, state, evidence)
         phi, y = self.targets(model, last.found, trajectory)
         alpha, gamma, _ = self.parameters(model)
         beta = self.beta(model, state.episode + 1)
@@ -231,6 +255,24 @@ class HFUCRLRFE(PlugIn):
         }
         return new, Info(numbers, (ConfidenceBall(ridge, self.beta(model, episode + 1)),))
 
+    def with_evidence(
+        self, model: MixtureModel, state: State, evidence: MixtureEvidence
+    ) -> tuple[State, Info]:
+        """`update` with likelihood sets: all that is learnt is in the evidence."""
+        last, calls = state.last, state.calls
+        log_det = explored_with(model, evidence, self.delta).log_det
+        is_due = jnp.abs(log_det - state.log_det) >= self.lazy if self.lazy > 0 else None
+        new = State(None, last, state.best, state.log_det, state.episode + 1, calls, is_due, None)
+        numbers = {
+            "V_hat": last.found.value,
+            "upper": last.found.upper,
+            "relaxed": last.relaxed,
+            "oracle_calls": calls,
+            "search_radius": last.found.radius,
+            "log_det": log_det,
+        }
+        return new, Info(numbers)
+
     def targets(
         self, model: MixtureModel, found: SearchResult, trajectory: Trajectory
     ) -> tuple[Float[Array, "H 2 M d"], Float[Array, "H 2 M"]]:
@@ -244,18 +286,24 @@ class HFUCRLRFE(PlugIn):
         return jnp.concatenate([tilde[0], hat[0]], axis=1), jnp.concatenate([tilde[1], hat[1]], axis=1)
 
     def theta_hat(self, model: MixtureModel, state: State, evidence: MixtureEvidence) -> Float[Array, " d"]:
-        """theta_{k*}, the model of the smallest value so far; or the last one."""
-        return self.planning_answer(state).theta
+        """theta_{k*}, the model of the smallest value so far; or the last one. With likelihood sets, the predictor."""
+        return evidence.theta if self.sets == "likelihood" else self.planning_answer(state).theta
 
     def planning_answer(self, state: State) -> Answer:
         """The answer whose theta_k is planned with, k* by default."""
         return state.last if self.plan_with == "last" else state.best
 
-    def claim(self, model: MixtureModel, state: State) -> Certificate:
+    def claim_in(self, model: MixtureModel, confidence: Any, uniform: Certificate) -> Certificate | None:
+        """With likelihood sets: min(4U, 4T) at the maximum likelihood, proved at any time."""
+        return claim_in(model.space, confidence, uniform) if self.sets == "likelihood" else None
+
+    def claim(self, model: MixtureModel, state: State) -> Certificate | None:
         """The smaller of 4 U_k and 4 T_k: rigorous with the paper's constants, while theta_k lies in its order-0 balls.
 
         4 Vhat_k stands beside it; it would be the smallest bound if the oracle's maximum were exact.
         """
+        if self.sets == "likelihood":
+            return None  # it rests on the evidence: claim_in
         answer = self.planning_answer(state)
         U = float(answer.relaxed)
         parts = {
@@ -302,6 +350,10 @@ class HFUCRLRFE(PlugIn):
         alpha, gamma, lam = radius.parameters(model_sizes(model))
         values = alpha if self.alpha is None else self.alpha, gamma if self.gamma is None else self.gamma
         return radius.Parameters(*values, lam)
+
+    def largest_beta(self, model: MixtureModel) -> Float[Array, ""]:
+        """beta_K; 1/2 with likelihood sets."""
+        return jnp.asarray(BETA) if self.sets == "likelihood" else self.beta(model, self.total())
 
     def beta(self, model: MixtureModel, k: Number) -> Float[Array, ""]:
         """beta_k: the theorem's radius, or a constant noise part."""

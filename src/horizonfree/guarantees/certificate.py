@@ -5,12 +5,13 @@ What the numbers of a certificate mean, in a few words each; docs/certificates.m
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import ROUND_FLOOR, Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from horizonfree._deprecated import renamed_words
 from horizonfree._repr import ReprMixin, ReprTable
+from horizonfree.errors import OptionError
 
 MIN_INTERVAL_UNIT = 1e-6  # the smallest unit of an interval that is shown
 ROUNDING_UNITS = 1e-9  # units by which a number may miss a round one, as in `round_up`
@@ -50,6 +51,7 @@ MEANINGS = {
     "four_V_hat": "bound if the explorer's search is exact",
     "relaxed": "upper bound on the explorer's uncertainty, without a search",
     "total_variance": "bound on the error of a value, by the law of total variance",
+    "evidence": "certificate of the evidence, with which the explorer's own is compared",
     "ball_ratio": "distance of the estimate from the centres of its confidence balls, in radii",
     "episode": "episode whose estimate is used for plans",
     "E": "bound on the error of a value, for rewards in [0, 1] at every step",
@@ -79,6 +81,16 @@ class Certificate(ReprMixin):
     forecast: str = ""
     holds_for: str = ""
     assumes: str = ""
+    claim: Any = field(default=None, repr=False, compare=False)
+
+    def save(self, path: Any) -> None:
+        """Write it into a JSON file that `horizonfree verify FILE RUN` checks (docs/certificate-files.md)."""
+        if self.claim is None:
+            raise OptionError(
+                "this certificate cannot be saved: a file holds those of run.certificate (methods 'uniform' and "
+                "'direct', rewards 'goals' and 'occupancies'), and of plans and policies for a plain reward or an event"
+            )
+        self.claim.save(self, path)
 
     def _repr_table(self) -> ReprTable:
         """What is proved, and what it is made of."""

@@ -12,7 +12,9 @@ true. What was proved of all plans together does not: two actions with the same 
 and different choices in the lifted one if they are paid differently.
 """
 
-from typing import Any, NamedTuple
+import abc
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -26,21 +28,17 @@ RELATIVE_TOLERANCE = 1e-12  # of the range of payments: what g + f may be off by
 MAX_ENTRIES = 2**22  # entries of lists of successors of lifted states
 
 
-class Lift(NamedTuple):
-    """Lifted states: the space of them, the state of each, what it is paid, and the first one of every state.
-
-    `land` [S, A, S]: which lifted state a transition leads to.
-    """
+@dataclass(frozen=True, eq=False)
+class Lift(abc.ABC):
+    """Lifted states: the space of them, the state of each, and the first one of every state."""
 
     space: Space
     origin: Int[np.ndarray, " X"]
-    paid: Float[np.ndarray, " X"]
     first: Int[np.ndarray, " S"]
-    land: Int[np.ndarray, "S A S"]
 
+    @abc.abstractmethod
     def lists(self, succ: Any) -> Any:
         """Lists of successors [S, A, n] as lists of lifted ones [X, A, n]."""
-        return _at_successors(self.land, np.asarray(succ))[self.origin]
 
     def of(self, x: Any) -> Any:
         """An array over states as one over lifted states."""
@@ -49,6 +47,18 @@ class Lift(NamedTuple):
     def kernel(self, kernel: Kernel) -> Kernel:
         """The kernel of the lifted states."""
         return Kernel(self.lists(kernel.succ), self.of(kernel.prob), False)
+
+
+@dataclass(frozen=True, eq=False)
+class PaymentLift(Lift):
+    """States with what they can be entered with, `paid`; `land` [S, A, S]: which of them a transition leads to."""
+
+    paid: Float[np.ndarray, " X"]
+    land: Int[np.ndarray, "S A S"]
+
+    def lists(self, succ: Any) -> Any:
+        """Lists of successors [S, A, n] as lists of lifted ones [X, A, n]."""
+        return _at_successors(self.land, np.asarray(succ))[self.origin]
 
 
 def payments(space: Space, transition: Any) -> Float[np.ndarray, "S A S"]:
@@ -127,7 +137,7 @@ def separated_everywhere(
     return (g, f) if is_exact else None
 
 
-def lifted(space: Space, t: Float[np.ndarray, "S A S"]) -> Lift:
+def lifted(space: Space, t: Float[np.ndarray, "S A S"]) -> PaymentLift:
     """States with what they can be entered with; those that nothing leads to once, with nothing."""
     _, S, A = space.sizes
     s, a, j = np.nonzero(np.asarray(space.support))
@@ -146,7 +156,7 @@ def lifted(space: Space, t: Float[np.ndarray, "S A S"]) -> Lift:
     land[s, a, to] = which.reshape(-1)[: len(to)]
     initial = np.zeros(len(states))
     initial[first] = space.starts() if space.initial is None else np.asarray(space.initial)
-    return Lift(
+    return PaymentLift(
         Space(
             succ=_at_successors(land, np.asarray(space.succ))[origin].astype(np.int32),
             support=np.asarray(space.support)[origin],
@@ -158,8 +168,8 @@ def lifted(space: Space, t: Float[np.ndarray, "S A S"]) -> Lift:
             acts=None if space.acts is None else np.asarray(space.acts)[origin],
         ),
         origin,
-        states[:, 1],
         first,
+        states[:, 1],
         land,
     )
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from horizonfree._validation import check_int, short_repr, suggestion
 from horizonfree.errors import OptionError, ShapeError, UnknownNameError
@@ -17,6 +18,8 @@ from horizonfree.mdp.space import Space
 
 KINDS = {"states": "state", "actions": "action", "weights": "weight"}
 STATE_IDS, ALL_STATES = "state_ids", "num_all_states"
+LABELS, LABELLED = "labels", "labelled"  # names of sets of states, and the sets, bool [L, S]
+REWARDS, PAID = "rewards", "paid"  # names of rewards, and the rewards [R, S, A]
 STATE_BEFORE_START = "before the start"  # the state that is added where the start is unknown
 
 
@@ -85,3 +88,28 @@ def number_of(layout: Mapping[str, Any], kind: str, thing: Any, size: int) -> in
     numbers = f"{kind} are 0 to {size - 1}" + (f", or by name, such as {names[0]!r}" if names else "")
     advice = near if near.startswith("did you mean") else numbers
     raise UnknownNameError(f"there is no {KINDS[kind]} {short_repr(thing)}; {advice}")
+
+
+def labels_of(layout: Mapping[str, Any]) -> dict[str, list[int]]:
+    """The states of each label."""
+    masks = layout.get(LABELLED, ())
+    return {str(name): np.flatnonzero(mask).tolist() for name, mask in zip(layout.get(LABELS, ()), masks)}
+
+
+def states_named(layout: Mapping[str, Any], name: str, size: int) -> Int[np.ndarray, " n"]:
+    """The states of a label, or the one of this name or number."""
+    labels = [str(x) for x in layout.get(LABELS, ())]
+    if name not in labels or name in (layout.get("states") or ()):
+        return np.array([number_of(layout, "states", name, size)])
+    return np.flatnonzero(np.asarray(layout[LABELLED])[labels.index(name)])
+
+
+def reward_of(layout: Mapping[str, Any], name: str) -> Float[np.ndarray, "S A"]:
+    """The reward of this name; of the only one where the name is empty."""
+    known = [str(x) for x in layout.get(REWARDS, ())]
+    if not name and len(known) == 1:
+        name = known[0]
+    if name not in known:
+        there = suggestion(name, known) if known else "this problem has no rewards with names"
+        raise UnknownNameError(f"there is no reward {short_repr(name)}; {there}")
+    return np.asarray(layout[PAID], np.float64)[known.index(name)]

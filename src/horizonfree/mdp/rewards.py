@@ -54,12 +54,15 @@ class Reward:
 def goal(
     problem: HasSpace, states: int | str | Sequence[int | str], *, step: int | None = None
 ) -> Float[np.ndarray, "H S A"]:
-    """1 for being in one of the states (by name or number) at one step (from 0; the last by default), else 0."""
+    """1 for being in one of the states (by name or number) at one step (from 0; the last by default), else 0.
+
+    On a grid a tuple of two numbers is a cell, (column, row) from 0; a list is a list of states.
+    """
     space = space_of(problem)
     last = space.horizon - 1
     step = last if step is None else check_int(step, "step", 0, last, f"a step, 0 to {last}", RewardError)
     table = np.zeros(space.sizes)
-    table[step, _states(space, _numbers(problem, states))] = 1.0
+    table[step, numbers_of(problem, states)] = 1.0
     return table
 
 
@@ -67,7 +70,7 @@ def occupancy(problem: HasSpace, states: int | str | Sequence[int | str]) -> Flo
     """1/H for every step spent in one of the states: the share of the episode."""
     space = space_of(problem)
     table = np.zeros(space.sizes)
-    table[:, _states(space, _numbers(problem, states))] = 1.0 / space.horizon
+    table[:, numbers_of(problem, states)] = 1.0 / space.horizon
     return table
 
 
@@ -252,13 +255,39 @@ def _tabulate(function: Callable[[int, int, int], float], H: int, S: int, A: int
     return table
 
 
-def _numbers(problem: Any, states: Any) -> Any:
-    """States with the numbers of those that are given by name; what has no names is left to `_states`."""
-    number = getattr(problem, "state_number", None)
+def numbers_of(problem: Any, states: Any) -> np.ndarray:
+    """The numbers of states that are given by number, by name, or by a label, a name of several states."""
+    space, named = space_of(problem), getattr(problem, "states_named", None)
+    if isinstance(states, tuple) and len(states) == 2 and not any(isinstance(x, str) for x in states):
+        return _in_cell(problem, space, states)
     several = [states] if isinstance(states, str) else states
-    if number is None or not isinstance(several, (list, tuple)):
-        return states
-    return [number(x) if isinstance(x, str) else x for x in several]
+    is_named = isinstance(several, (list, tuple)) and any(isinstance(x, str) for x in several)
+    if named is None or not is_named:
+        return _states(space, states)
+    parts = [named(x) if isinstance(x, str) else _states(space, x) for x in several]
+    return np.concatenate(parts)
+
+
+def _in_cell(problem: Any, space: Space, pair: tuple[Any, Any]) -> np.ndarray:
+    """The states in a cell of a grid; without a grid, two different states."""
+    cells = getattr(problem, "layout", {}).get("cells")
+    if cells is None:
+        numbers = _states(space, pair)
+        if numbers[0] == numbers[1]:
+            raise ShapeError(
+                f"{pair} has one state twice, and this problem has no grid in which it could be a cell; states are 0 "
+                f"to {space.num_states - 1}: write {numbers[0]}, or a list of states"
+            )
+        return numbers
+    cells = np.asarray(cells)
+    columns, rows = (int(x) for x in cells.max(axis=0) + 1)
+    inside = np.flatnonzero((cells == check_integers(pair, "the cell")).all(axis=1))
+    if not inside.size:
+        raise ShapeError(
+            f"{pair} is no cell; columns are 0 to {columns - 1}, rows 0 to {rows - 1}, (column, row). For several "
+            f"states give a list: {list(pair)}"
+        )
+    return inside
 
 
 def _states(space: Space, states: Any) -> np.ndarray:

@@ -14,8 +14,8 @@ and run inside compiled JAX programs; everything else is NumPy.
 """
 
 import abc
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -186,7 +186,18 @@ class Bounds:
     is_refuted: Any = False
 
 
-class Confidence(abc.ABC):
+@dataclass(frozen=True, eq=False)
+class Described:
+    """What texts need to know of a problem: its layout has names of states and actions, and what its log assumes."""
+
+    layout: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+
+    def assumptions(self) -> tuple[str, ...]:
+        """What certificates assume beside the model class: how the log was recorded, and bins."""
+        return tuple(self.layout.get("log", {}).get("assumes", ()))
+
+
+class Confidence(Described, abc.ABC):
     """The confidence set of the evidence at 1 - delta: a frozen dataclass of NumPy arrays.
 
     `kernel` is the estimate to plan with. `eps` bounds, for every reward at once, the suboptimality of a plan that is
@@ -228,6 +239,10 @@ class Confidence(abc.ABC):
         """The sharpest of `Model.methods` that is affordable."""
         return "uniform"
 
+    def entry_intervals(self) -> tuple[Float[np.ndarray, "S A n"], Float[np.ndarray, "S A n"]]:
+        """The smallest and the largest value of each transition probability in the confidence set."""
+        raise OptionError("intervals of transition probabilities are known for mixtures and tables only")
+
     @abc.abstractmethod
     def lifted(self, lift: Lift) -> "Confidence":
         """The confidence set on lifted states (mdp/lift.py); an error where nothing is proved of them."""
@@ -261,7 +276,7 @@ class Confidence(abc.ABC):
         """Whether a transition may lead to a state that is not in the successor lists."""
         return False
 
-    def check_reward(self, reward: Float[np.ndarray, "H S A"]) -> None:  # noqa: B027
+    def check_reward(self, reward: Float[np.ndarray, "H S A"]) -> None:
         """Refuse a reward for which nothing is proved."""
 
 

@@ -26,6 +26,7 @@ from horizonfree.guarantees.certificate import (
     target_below,
 )
 from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.names import name_of
 from horizonfree.mdp.policies import named_allowed
 from horizonfree.mdp.rewards import Reward, StateRewards
 from horizonfree.mdp.space import occupied_states
@@ -84,6 +85,14 @@ def uniform(model: Model, evidence: Evidence, confidence: Confidence, method: st
     if round_up(eps) < 1:
         statement = f"{EVERY_REWARD}: {statement}"
     return _certificate(model, confidence, eps, name, statement, parts, forecast=ahead)
+
+
+def smallest(model: Model, evidence: Evidence, confidence: Confidence) -> Certificate:
+    """`uniform` by the sharpest method that is affordable.
+
+    All methods are proved on one event, that the truth is in the set of the confidence, for the same plans.
+    """
+    return uniform(model, evidence, confidence, confidence.sharpest)
 
 
 def uniform_eps(confidence: Confidence) -> float:
@@ -288,7 +297,11 @@ def _certificate(
 ) -> Certificate:
     """A certificate of these policies, by default the plans of `Run.plan`."""
     delta, space = float(confidence.delta), model.space
-    start = "the distribution of starts" if space.start is None else f"state {space.id_of(space.start)}"
+    start = (
+        "the distribution of starts"
+        if space.start is None
+        else name_of(confidence.layout, "states", space.start)
+    )
     steps = f"{space.horizon} step{'' if space.horizon == 1 else 's'}"
     policies = policies or f"plans of run.plan(reward, delta={delta:g})"
     return Certificate(
@@ -299,7 +312,7 @@ def _certificate(
         parts,
         forecast=forecast,
         holds_for=f"{policies}, from {start}, {steps}",
-        assumes=model.describe().assumption,
+        assumes="; ".join([model.describe().assumption, *confidence.assumptions()]),
     )
 
 
@@ -313,5 +326,5 @@ def _rejected(model: Model, confidence: Confidence) -> Certificate:
         words,
         confidence.parts(),
         is_rejected=True,
-        assumes=model.describe().assumption,
+        assumes="; ".join([model.describe().assumption, *confidence.assumptions()]),
     )

@@ -1,9 +1,8 @@
 """The oracle by enumeration inside compiled code: as `exhaustive`, for explorers. For tiny problems.
 
 A pair of policy and reward is a whole number. Its digits, in a mixed base, are the actions at the states that can be
-occupied at a step (of actions with equal rows the first stands for all), and at the end the reward: one of the steps
-2..H and a set of states that can be occupied then. The numbers are tried block by block, each pair evaluated side by
-side with the others of its block.
+occupied at a step (of actions with equal rows the first stands for all), and at the end the reward: its place in the
+list of antichains. The numbers are tried block by block, each pair evaluated side by side with the others of its block.
 """
 
 from typing import NamedTuple
@@ -16,14 +15,15 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._arrays import Array
 from horizonfree._x64 import Number
 from horizonfree.models.mixture.model import MixtureModel
+from horizonfree.oracle.antichains import MAX_REWARDS, Antichains, antichains
 from horizonfree.oracle.exhaustive import MAX_PAIRS
 from horizonfree.oracle.objective import Prepared, evaluate
-from horizonfree.oracle.result import Point
+from horizonfree.oracle.result import AntichainPoint
 from horizonfree.planning.traced import TIE
 
 BLOCK_SIZE = 256  # pairs of policy and reward that are evaluated side by side
 TOO_MANY_PAIRS = (
-    f"oracle='exhaustive' would try more than {MAX_PAIRS:,} pairs of policy and reward; "
+    f"oracle='exhaustive' would try more than {MAX_PAIRS:,} pairs of policy and reward, or {MAX_REWARDS:,} rewards; "
     "use oracle='ascent', or a smaller problem"
 )
 
@@ -33,8 +33,7 @@ class Pairs(NamedTuple):
 
     actions: Int[Array, "S A"]
     bases: Int[Array, "H S"]
-    occupied: Bool[Array, "H S"]
-    rewards: Int[Array, " H"]  # sets of states at each step; none at the first
+    rewards: Antichains
     total: Int[Array, ""]
 
 
@@ -46,10 +45,11 @@ class Best(NamedTuple):
     raw: Float[Array, ""]
 
 
-def enumerated(model: MixtureModel, prepared: Prepared, beta: Number) -> tuple[Point, Best]:
-    """The exact maximum of Vhat_1(s_1) over deterministic policies and single-step indicators; traced.
+def enumerated(model: MixtureModel, prepared: Prepared, beta: Number) -> tuple[AntichainPoint, Best]:
+    """The exact maximum of Vhat_1(s_1) over deterministic policies and antichains of states; traced.
 
-    More than MAX_PAIRS pairs are an error when it runs: compiled code cannot know the number beforehand.
+    More than MAX_PAIRS pairs, or MAX_REWARDS antichains, are an error when it runs: compiled code cannot know the
+    numbers beforehand.
     """
     pairs = _pairs(model)
     at_start = prepared.space.at_start
@@ -71,19 +71,14 @@ def enumerated(model: MixtureModel, prepared: Prepared, beta: Number) -> tuple[P
     return point_of(pairs, best.number), best
 
 
-def point_of(pairs: Pairs, index: Int[Array, ""]) -> Point:
+def point_of(pairs: Pairs, index: Int[Array, ""]) -> AntichainPoint:
     """The pair of a number."""
-    H, S = pairs.occupied.shape
-    ends = jnp.cumsum(pairs.rewards)
-    choice, reward = index // ends[-1], index % ends[-1]
-    step = jnp.searchsorted(ends, reward, side="right")
-    subset = reward - ends[step] + pairs.rewards[step]
-    on = pairs.occupied[step]
-    rank = jnp.where(on, jnp.cumsum(on) - 1, 0)
+    H = len(pairs.bases)
+    choice, reward = index // pairs.rewards.count, index % pairs.rewards.count
     bases = pairs.bases.ravel()
     digits = choice // (jnp.cumprod(bases) // bases) % bases
-    policy = pairs.actions[jnp.tile(jnp.arange(S), H), digits].reshape(H, S)
-    return Point(policy.astype(jnp.int32), step.astype(jnp.int32), on & ((subset >> rank) & 1 == 1))
+    policy = pairs.actions[jnp.tile(jnp.arange(len(pairs.actions)), H), digits].reshape(pairs.bases.shape)
+    return AntichainPoint(policy.astype(jnp.int32), pairs.rewards.indicator(pairs.rewards.sets[reward]))
 
 
 def _first_best(index: Int[Array, " N"], value: Float[Array, " N"], raw: Float[Array, " N"]) -> Best:
@@ -96,17 +91,17 @@ def _first_best(index: Int[Array, " N"], value: Float[Array, " N"], raw: Float[A
 
 def _pairs(model: MixtureModel) -> Pairs:
     """All pairs that matter: the last action does not, nor does a reward at step 1."""
-    H, S, A = model.space.sizes
+    _, S, A = model.space.sizes
     occupied = _occupied(model)
     rows = jnp.concatenate([model.phi.reshape(S, A, -1), model.space.succ.astype(float)], axis=-1)
     same = (rows[:, :, None] == rows[:, None]).all(-1)  # [S, A, A]
     is_new = ~(same & jnp.tri(A, k=-1, dtype=bool)).any(-1)
     actions = jnp.argsort(~is_new, axis=1, stable=True)
     bases = jnp.where(occupied, is_new.sum(1), 1).at[-1].set(1)
-    rewards = (2.0 ** occupied.sum(1)).at[0].set(1.0 if H == 1 else 0.0)  # at H = 1 the empty set
-    total = jnp.prod(bases.astype(float)) * rewards.sum()
-    total = eqx.error_if(total, total > MAX_PAIRS, TOO_MANY_PAIRS)
-    return Pairs(actions, bases.astype(int), occupied, rewards.astype(int), total.astype(int))
+    rewards = antichains(model.space, occupied)
+    total = jnp.prod(bases.astype(float)) * rewards.count
+    total = eqx.error_if(total, (total > MAX_PAIRS) | (rewards.count > MAX_REWARDS), TOO_MANY_PAIRS)
+    return Pairs(actions, bases.astype(int), rewards, total.astype(int))
 
 
 def _occupied(model: MixtureModel) -> Bool[Array, "H S"]:

@@ -1,8 +1,8 @@
-"""The oracle by enumeration: every deterministic policy and every single-step indicator. For tiny problems and tests.
+"""The oracle by enumeration: every deterministic policy and every antichain of states. For tiny problems and tests.
 
 Enumerated are only choices that matter: at step h the states that s_1 can reach by then, of each state the actions
-that differ, and sets of reachable states. The last action never matters (V_{H+1} = 0), nor does a reward at step 1
-(u_h looks at V_{h+1}).
+that differ, and antichains (antichains.py) of nodes that can be reached. The last action never matters (V_{H+1} = 0),
+nor does a reward at step 1 (u_h looks at V_{h+1}).
 """
 
 from itertools import product
@@ -12,16 +12,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from horizonfree._arrays import Array
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError
 from horizonfree.mdp.space import occupied_states
 from horizonfree.models.mixture.model import MixtureModel
+from horizonfree.oracle.antichains import MAX_REWARDS, Antichains, antichains
 from horizonfree.oracle.objective import Prepared, backup, prepare
-from horizonfree.oracle.result import OracleResult, Point, conclude
+from horizonfree.oracle.result import AntichainPoint, OracleResult, conclude
 
 MAX_PAIRS = 2_000_000  # pairs of policy and reward; more are refused
 
 _prepare = jax.jit(prepare)
+_antichains = jax.jit(lambda space, occupied: _listed(antichains(space, occupied)))
 _backups = jax.jit(jax.vmap(backup, in_axes=(None, 0, 0, 0, None)))
 _conclude = jax.jit(conclude, static_argnames="mode")
 
@@ -35,16 +38,24 @@ def exhaustive(
     *,
     beta: float,
 ) -> OracleResult:
-    """The exact maximum of Vhat_1(s_1) over deterministic policies and single-step indicators (first of equals)."""
+    """The exact maximum of Vhat_1(s_1) over deterministic policies and antichains of states (first of equals)."""
     choices = _choices(model)
     reach = occupied_states(model.space)
-    count = _count(choices, reach)
+    targets, listed = (np.asarray(x) for x in _antichains(*to_device((model.space, reach))))
+    if listed > MAX_REWARDS:
+        raise OptionError(f"exhaustive search lists at most {MAX_REWARDS} rewards; use ascent")
+    targets = targets[:listed]
+    count = _count(choices, reach) * len(targets)
     if count > MAX_PAIRS:
         raise OptionError(
             f"exhaustive search would try {count:.3g} pairs of policy and reward, more than {MAX_PAIRS}; use ascent"
         )
     prepared = _prepare(*to_device((model, theta, inv_tilde, inv_hat)))
-    return to_numpy(_search(prepared, choices, reach, beta))
+    return to_numpy(_search(prepared, choices, reach, targets, beta))
+
+
+def _listed(found: Antichains) -> tuple[Bool[Array, "N H S"], Int[Array, ""]]:
+    return found.indicator(found.sets), found.count
 
 
 def _choices(model: MixtureModel) -> list[Int[np.ndarray, " _"]]:
@@ -54,23 +65,23 @@ def _choices(model: MixtureModel) -> list[Int[np.ndarray, " _"]]:
 
 
 def _count(choices: list[Int[np.ndarray, " _"]], reach: Bool[np.ndarray, "H S"]) -> float:
-    policies = np.prod([float(len(c)) for now in reach[:-1] for c, is_on in zip(choices, now) if is_on])
-    return float(policies * (2.0 ** reach[1:].sum(axis=1)).sum())
+    """Policies that differ where they matter."""
+    return float(np.prod([float(len(c)) for now in reach[:-1] for c, is_on in zip(choices, now) if is_on]))
 
 
 def _search(
     prepared: Prepared,
     choices: list[Int[np.ndarray, " _"]],
     reach: Bool[np.ndarray, "H S"],
+    targets: Bool[np.ndarray, "R H S"],
     beta: float,
 ) -> OracleResult:
     """All pairs side by side: backwards, each becomes one pair per combination of actions at the step."""
     H, S = reach.shape
-    steps, targets = _rewards(reach)
     policy, combos = np.zeros((H, S), np.int32), [np.zeros((1, S), np.int32)] * (H - 1)
-    V, V_hat = np.where((steps == H - 1)[:, None], targets, 0.0), np.zeros((len(steps), S))
+    V, V_hat = targets[:, H - 1].astype(float), np.zeros((len(targets), S))
     for h in range(H - 2, -1, -1):
-        r = np.repeat(np.where((steps == h)[:, None], targets, 0.0), len(V) // len(steps), axis=0)
+        r = np.repeat(targets[:, h].astype(float), len(V) // len(targets), axis=0)
         Q, raw = map(np.asarray, _backups(prepared, V, V_hat, r, beta))
         on = np.flatnonzero(reach[h])
         if on.size:
@@ -82,7 +93,7 @@ def _search(
     for h in range(H - 1):  # the first step was combined last
         best, of_step = divmod(best, len(combos[h]))
         policy[h] = combos[h][of_step]
-    point = Point(jnp.asarray(policy), jnp.int32(steps[best]), jnp.asarray(targets[best]))
+    point = AntichainPoint(jnp.asarray(policy), jnp.asarray(targets[best]))
     result: OracleResult = _conclude(prepared, point, beta, beta, 0, mode="exhaustive")
     return result
 
@@ -91,18 +102,3 @@ def _first_best(prepared: Prepared, raw: Float[np.ndarray, "N S"]) -> int:
     """The first of largest value; among values that are capped, of largest value before the cap."""
     value, uncapped = (np.asarray(prepared.space.at_start(x)) for x in (np.minimum(raw, 1), raw))
     return int(np.where(value == value.max(), uncapped, -np.inf).argmax())
-
-
-def _rewards(
-    reach: Bool[np.ndarray, "H S"],
-) -> tuple[Int[np.ndarray, " R"], Bool[np.ndarray, "R S"]]:
-    """Steps and sets: every subset of the reachable states of every step but the first (at H = 1, the empty one)."""
-    H, S = reach.shape
-    steps, targets = [np.zeros(1, int)], [np.zeros((1, S), bool)]
-    for h in range(1, H):
-        on = np.flatnonzero(reach[h])
-        sets = np.zeros((2**on.size, S), bool)
-        sets[:, on] = (np.arange(2**on.size)[:, None] >> np.arange(on.size)) & 1
-        steps.append(np.full(len(sets), h))
-        targets.append(sets)
-    return np.concatenate(steps), np.concatenate(targets)

@@ -24,15 +24,27 @@ class Point(eqx.Module):
         return (is_step[:, None] & self.target).astype(jnp.float64)
 
 
+class AntichainPoint(eqx.Module):
+    """A policy and a reward: the indicator of nodes (step, state) of which no trajectory visits two."""
+
+    policy: Int[Array, "H S"]
+    target: Bool[Array, "H S"]
+
+    @property
+    def reward(self) -> Float[Array, "H S"]:
+        """r_h(s) = 1[(h, s) in target]."""
+        return self.target.astype(jnp.float64)
+
+
 class OracleResult(eqx.Module):
     """A policy and reward, their values at the radius beta, and how far they can be from the maximum.
 
     `value` <= max over (pi, r) of Vhat_1(s_1) <= `upper`. `raw` is the value before the cap at 1, `radius` the one
     searched with and `search_value` the raw value at it. `mode` "exhaustive" means the exact maximum over
-    deterministic policies and single-step indicators; "ascent" a lower bound of it.
+    deterministic policies and the indicators of `rewards`, "ascent" a lower bound of it.
     """
 
-    point: Point
+    point: Point | AntichainPoint
     V: Float[Array, "H1 S"]
     V_hat: Float[Array, "H1 S"]
     value: Float[Array, ""]
@@ -43,10 +55,15 @@ class OracleResult(eqx.Module):
     sweeps: Int[Array, ""]
     mode: str = eqx.field(static=True)
 
+    @property
+    def rewards(self) -> str:
+        """Of which rewards the indicators were searched."""
+        return "antichains of states and steps" if self.mode == "exhaustive" else "sets of states at one step"
+
 
 def conclude(
     prepared: Prepared,
-    point: Point,
+    point: Point | AntichainPoint,
     beta: Number,
     radius: Number,
     sweeps: Number,

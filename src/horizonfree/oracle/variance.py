@@ -45,7 +45,8 @@ def total_variance_bound(prepared: Prepared, beta: float) -> float:
     p, F_tilde, F_hat, box_tilde, box_hat = map(np.asarray, tables)
     tilde = [beta * penalised_max(F_tilde, p, k, box_tilde) for k in RATIOS]
     hat = [2 * beta * penalised_max(F_hat, p, k / 2, box_hat) for k in RATIOS]
-    x = np.asarray(_upper_bound(prepared, beta)[0])  # bounds Vhat_1, hence Vhat_h, in every state
+    # Bounds Vhat_1, hence Vhat_h, in every state that can be occupied.
+    x = np.where(prepared.space.reachable, np.asarray(_upper_bound(prepared, beta)[0]), 0.0)
     for _ in range(ROUNDS):
         w = float(x.max())
         if w == 0:  # one or no step: nothing to bound
@@ -72,7 +73,9 @@ def gather(
     space = prepared.space
     table = np.zeros(space.sizes)
     table[:-1], table[-2:-1] = g.T, last.T
-    kernel = Kernel(space.succ, np.asarray(prepared.p).transpose(2, 1, 0), space.is_dense)
+    # Rows of unreachable states need not be probabilities (likelihood.py).
+    prob = np.asarray(prepared.p).transpose(2, 1, 0) * np.asarray(space.reachable)[:, None, None]
+    kernel = Kernel(space.succ, prob, space.is_dense)
     D: np.ndarray = optimal(kernel, table).V[0]
     return D
 
@@ -90,7 +93,12 @@ def penalised_max(
     F = np.moveaxis(np.asarray(F).reshape(m, n, A * S), -1, 0)
     p = np.moveaxis(p.reshape(n, A * S), -1, 0)
     G = np.einsum("xmi,xmj->xij", F, F).reshape(A * S, -1)
-    key = np.c_[G / (G.max() or 1.0), p]
+    largest = G.max(1, keepdims=True)
+    largest = np.where(largest > 0, largest, 1.0)
+    exponent = np.floor(np.log10(largest))
+    key = np.c_[
+        G / largest, largest / 10.0**exponent, exponent, p
+    ]  # relative to each pair, not to all of them
     _, first, same = np.unique(
         np.round(key, DUPLICATE_DIGITS), axis=0, return_index=True, return_inverse=True
     )

@@ -12,6 +12,7 @@ from horizonfree._repr import ReprMixin, ReprTable, join_names
 from horizonfree._validation import check_choice, require
 from horizonfree.errors import SimulationError
 from horizonfree.mdp import names
+from horizonfree.mdp.events import Event, check_event
 from horizonfree.mdp.policies import is_allowed, policy_table
 from horizonfree.mdp.rewards import family, resolve
 from horizonfree.mdp.space import Kernel, Space, with_start
@@ -19,6 +20,7 @@ from horizonfree.models.base import Model
 from horizonfree.planning import evaluate, optimal
 from horizonfree.planning.induction import lost
 from horizonfree.problems.sampling import Sampling, sampling_of
+from horizonfree.problems.verification.properties import Accumulated, Property
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -113,6 +115,19 @@ class Problem(ReprMixin):
     def state_number(self, state: int | str) -> int:
         """The number of a state, given by its name or its number."""
         return names.number_of(self.layout, "states", state, self.num_states)
+
+    def states_named(self, name: str) -> Int[np.ndarray, " n"]:
+        """The states of a label, or the one that has this name."""
+        return names.states_named(self.layout, name, self.num_states)
+
+    @property
+    def labels(self) -> dict[str, list[int]]:
+        """Sets of states by name, of a model that was read from a file."""
+        return names.labels_of(self.layout)
+
+    def reward(self, name: str) -> Float[np.ndarray, "S A"]:
+        """A reward by its name, of a model that was read from a file."""
+        return names.reward_of(self.layout, name)
 
     def start_name(self) -> str:
         """Where episodes start, as text."""
@@ -252,15 +267,32 @@ class Problem(ReprMixin):
 
 
 def true_gap(problem: Problem, reward: Any, policy: Any, *, scale: str = "total") -> float:
-    """The true suboptimality of a policy, in the reward's units, for problems whose truth is known.
+    """The true suboptimality of a policy for a reward, an event or a property, for problems whose truth is known.
 
     >>> import numpy as np, horizonfree as hf
     >>> problem = hf.make("river-swim", states=4, horizon=8)
     >>> round(hf.true_gap(problem, hf.goal(problem, 3), np.zeros((8, 4), int)), 3)
     0.403
     """
+    if isinstance(reward, (Event, Property)):
+        return _true_gap_of_property(problem, reward, policy)
     resolved = resolve(problem, reward, scale=scale)
     kernel, space = problem.kernel(), problem.space
     table = policy_table(policy, *space.sizes)
     best, own = optimal(kernel, resolved.table).V, evaluate(kernel, resolved.table, table)
     return resolved.factor * lost(space, best, own)
+
+
+def _true_gap_of_property(problem: Problem, reward: Event | Property, policy: Any) -> float:
+    """The difference of probabilities, or of sums, between the best policy and this one."""
+    found = reward.on_problem(problem) if isinstance(reward, Property) else reward
+    _, S, A = problem.space.sizes
+    if isinstance(found, Accumulated):
+        paid = found.paid if found.is_max else -found.paid
+        return true_gap(problem.with_start(None, found.steps), paid, policy, scale="rescale")
+    check_event(found, problem.space)
+    space = problem.with_start(None, found.steps + 1, is_paid_after=True).space
+    lift, table = found.lift(space), policy_table(policy, found.steps, S, A)
+    table = np.concatenate([table, table[-1:]])[:, lift.origin]
+    kernel, paid = lift.kernel(problem.kernel()), found.reward(space)
+    return lost(lift.space, optimal(kernel, paid).V, evaluate(kernel, paid, table))

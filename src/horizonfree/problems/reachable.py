@@ -8,6 +8,7 @@ from jaxtyping import Int
 
 from horizonfree._validation import check_integers, check_real
 from horizonfree.errors import ModelError, OptionError, ShapeError
+from horizonfree.mdp import names
 from horizonfree.mdp.names import ALL_STATES, STATE_IDS
 from horizonfree.mdp.part import extended, index_of, restricted, visited_states
 from horizonfree.mdp.rewards import Reward
@@ -112,6 +113,9 @@ def _restricted_layout(problem: Problem, states: Int[np.ndarray, " m"]) -> dict[
         restricted_layout["states"] = [layout["states"][s] for s in states]
     if layout.get("cells") is not None:
         restricted_layout["cells"] = np.asarray(layout["cells"])[states]
+    for key in (names.LABELLED, names.PAID):
+        if key in layout:
+            restricted_layout[key] = np.asarray(layout[key])[:, states]
     index = index_of(states, problem.num_states)
     if ENDED in layout:  # of the states that are no copies, which are numbered first
         ended = np.asarray(layout[ENDED])

@@ -108,7 +108,10 @@ def make(name: str, /, **parameters: Any) -> Problem:
         if "env" in parameters:
             raise UnknownNameError(f"problem {name!r} has no parameter 'env'; its name says which it is")
         if "horizon" not in parameters:
-            raise OptionError(f"problem {name!r} needs a horizon, the number of steps in an episode")
+            raise OptionError(
+                f"problem {name!r} needs a horizon, the number of steps in an episode: horizon=100 (at the shell "
+                "--param horizon=100)"
+            )
         return from_gymnasium(name.removeprefix("gymnasium:"), **parameters)
     check_known(name, _PROBLEMS, "problem")
     spec = _PROBLEMS[name]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import cycle
 from os import PathLike
 
+from horizonfree._extras import needs_extra
 from horizonfree.batch.compare import Row, algorithm_name, explorer_label, medians
 from horizonfree.explorers.registry import find_entry
 from horizonfree.report.theme import display_text
@@ -14,7 +15,8 @@ BASELINES = ("uniform", "goal-cycling")
 
 def plot_comparison(rows: Sequence[Row], path: str | PathLike[str]) -> None:
     """Medians over the seeds. Dashed: algorithms that explore for one reward; dotted: baselines."""
-    import matplotlib
+    with needs_extra("report", "reports and figures"):
+        import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt

@@ -18,6 +18,7 @@ from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning import evaluate, optimal
 from horizonfree.problems.problem import Problem, true_gap
 from horizonfree.report.history import GoalStates, Moment, forecast_curve, goal_states, history_of
+from horizonfree.runs.credible import Likely, likely
 from horizonfree.runs.loop import ENDED_IN
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.robustness import Robustness
@@ -33,7 +34,7 @@ LOGGED_LABEL = "logged episodes"  # in place of an explorer
 class Example(NamedTuple):
     """A plan for one reward, with a confidence interval.
 
-    `best`: the true optimal value, `loss`: the true suboptimality, or None.
+    `best`: the true optimal value, `loss`: the true suboptimality, or None. `likely`: from the posterior, not proved.
     """
 
     title: str
@@ -47,6 +48,7 @@ class Example(NamedTuple):
     V: Float[np.ndarray, " S"]
     best: float | None
     loss: float | None
+    likely: Likely
 
 
 @dataclass(frozen=True)
@@ -233,7 +235,8 @@ def example(
         best = float(problem.space.at_start(optimal(problem.kernel(), table).V[0]))
         loss = max(0.0, true_gap(problem, table, plan.policy))
     interval, statement = (plan.value_low, plan.value_high), plan.certificate.summary()
-    return Example(title, states, plan.value, *interval, plan.gap, statement, plan.policy[0], V, best, loss)
+    first, guess = plan.policy[0], likely(plan.credible)
+    return Example(title, states, plan.value, *interval, plan.gap, statement, first, V, best, loss, guess)
 
 
 def num_starts(problem: Problem) -> int:

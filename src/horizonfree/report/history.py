@@ -53,7 +53,7 @@ def history_of(run: Run, delta: float) -> list[Moment]:
         confidence = run.confidence(delta) if is_now else certify.confidence(model, evidence, delta=delta)
         moment = Moment(
             int(evidence.episodes),
-            certify.uniform(model, evidence, confidence).eps,
+            certify.smallest(model, evidence, confidence).eps,
             diagnostics_of(model).mean_uncertainty(confidence),
             inefficiency(model, evidence),
             float("nan") if rewards is None else _true_gap(run, confidence, rewards),

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from horizonfree._extras import check_extra, needs_extra
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import MEANINGS, confidence_of, interval, round_up, rounded_up
 from horizonfree.report import draw, theme
 from horizonfree.report.alt_text import alt_texts, gaps_text
 from horizonfree.report.facts import Example, Facts, compute_facts, marked_starts
 from horizonfree.report.figures import Picture, pictures
+from horizonfree.runs.credible import Likely
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.run import Run
 
@@ -41,12 +43,22 @@ def write_report(run: Run, path: str | Path, *, delta: float = 0.05) -> Path:
     return write_page(compute_facts(run, delta), path)
 
 
-def write_page(facts: Facts, path: str | Path, drawn: Mapping[str, Picture] | None = None) -> Path:
-    """Write the report of facts, with pictures if they are already drawn."""
+def write_page(
+    facts: Facts,
+    path: str | Path,
+    drawn: Mapping[str, Picture] | None = None,
+    decision: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write the report of facts, with pictures if they are already drawn; decision: see decision.py, shown first."""
     texts = alt_texts(facts)
     drawn = pictures(facts) if drawn is None else drawn
     images = {name: theme.inline_svg(picture.svg, texts[name]) for name, picture in drawn.items()}
-    values = {"facts": facts, "rings": marked_starts(facts.problem), "meanings": MEANINGS}
+    values = {
+        "decision": decision,
+        "facts": facts,
+        "rings": marked_starts(facts.problem),
+        "meanings": MEANINGS,
+    }
     text = environment().get_template("report.html").render(figures=images, **values)
     return write_text(path, text)
 
@@ -138,8 +150,9 @@ def _problem_line(facts: Facts) -> str:
 @cache
 def environment() -> "Environment":
     """The templates with their filters."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
+    with needs_extra("report", "reports and figures"):
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+        from markupsafe import Markup
 
     environment = Environment(
         loader=PackageLoader("horizonfree.report"),
@@ -153,6 +166,8 @@ def environment() -> "Environment":
         "number": number,
         "bound": bound,
         "between": value_interval,
+        "likely_between": likely_interval,
+        "interval": _interval,
         "confidence": confidence_of,
         "sentence": sentence,
         "setting": setting,
@@ -181,6 +196,16 @@ def value_interval(example: Example) -> str:
     return interval(example.value_low, example.value_high)
 
 
+def likely_interval(guess: Likely) -> str:
+    """The credible interval of a plan's value."""
+    return interval(guess.low, guess.high)
+
+
+def _interval(ends: list[float] | None) -> str:
+    """The ends of an interval, rounded outwards."""
+    return "–" if ends is None else interval(*ends)
+
+
 def sentence(statement: object) -> str:
     """The statement of a certificate with a capital letter."""
     text = str(statement).removeprefix("vacuous: ")
@@ -204,7 +229,8 @@ def write_text(path: str | Path, text: str) -> Path:
 
 
 def check_target(path: str | Path) -> None:
-    """An error if the file cannot be written, before long work; its folder is created."""
+    """An error if the page cannot be drawn or written, before long work; its folder is created."""
+    check_extra("report", "reports and figures")
     with _temporary_file(Path(path)) as partial:
         partial.touch()
 

@@ -12,6 +12,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from horizonfree._extras import needs_extra
+
 if TYPE_CHECKING:
     from matplotlib.colors import ListedColormap
     from matplotlib.figure import Figure
@@ -66,7 +68,8 @@ STYLE = {
 @contextmanager
 def style() -> Iterator[None]:
     """The style of Matplotlib inside a scope."""
-    import matplotlib
+    with needs_extra("report", "reports and figures"):
+        import matplotlib
 
     with matplotlib.rc_context(STYLE):  # type: ignore[arg-type]  # the stubs list every key as a literal
         yield

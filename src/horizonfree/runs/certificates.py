@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from horizonfree._validation import check_probability
+from horizonfree._validation import check_choice, check_probability, require
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.mdp.rewards import family
@@ -13,6 +13,8 @@ from horizonfree.models.base import Confidence, Evidence, Model
 from horizonfree.models.misspecification import Misspecification, declared
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.sampling import DELTA_SHARE
+from horizonfree.runs import certificate_files
+from horizonfree.runs.check import apply_check
 from horizonfree.runs.meter import counter
 
 MIN_DELTA = 1e-300  # of misspecified models: the shares of a smaller delta underflow
@@ -47,7 +49,7 @@ class ConfidenceCache:
                 why = {} if declared(misspecification) is not None else {"known": sampling.clause(delta)}
                 mixture: Any = confidence  # kernels from samples are mixtures
                 confidence = dataclasses.replace(mixture, delta=delta, **why)
-            self._sets[key] = confidence
+            self._sets[key] = dataclasses.replace(confidence, layout=problem.layout)
         return self._sets[key]
 
     def robust(self, model: Model, evidence: Evidence, delta: float, about: Misspecification) -> Confidence:
@@ -69,6 +71,43 @@ def _key(model: Model, about: Misspecification) -> tuple[Any, ...]:
     return radii.tobytes(), about.kl is None, about.sampled is None, about.support
 
 
+def certificate_of(
+    run: Any,
+    delta: float,
+    *,
+    method: str | None,
+    rewards: Any,
+    misspecification: Any,
+    alternatives: Any,
+    progress: bool | None,
+) -> Certificate:
+    """`Run.certificate`."""
+    model, evidence, about = run.problem.model, run.evidence, declared(misspecification)
+    if alternatives is not None:
+        if about is not None:
+            raise OptionError(
+                "alternatives= tests a model class that is assumed to be correct; give that or misspecification="
+            )
+        certificate = run.certificate(delta, method=method, rewards=rewards, progress=progress)
+        check = run.check(alternatives=alternatives, delta=delta)
+        return dataclasses.replace(apply_check(certificate, check), claim=None)
+    if rewards is not None:
+        certificate = family_certificate(run, rewards, run.confidence(delta, misspecification), progress)
+        return certificate if about is not None else certificate_files.family(run, certificate, rewards)
+    if about is not None or run.problem.sampling is not None:
+        is_uniform = method is None or (isinstance(method, str) and method == "uniform")
+        require(is_uniform, "method", method, "'uniform', with misspecification= or kernels from samples")
+        return certify.uniform(model, evidence, run.confidence(delta, misspecification))
+    if method is None:
+        certificate = certify.smallest(model, evidence, run.confidence(delta))
+    elif check_choice(method, "method", [*model.methods, "paper"]) == "paper":
+        return paper_certificate(run, delta)
+    else:
+        certificate = certify.uniform(model, evidence, run.confidence(delta), method)
+    proved_by = "uniform" if certificate.is_rejected else certificate.method
+    return certificate_files.every_reward(run, certificate, proved_by)
+
+
 def family_certificate(run: Any, rewards: Any, confidence: Confidence, progress: bool | None) -> Certificate:
     """For a `Run`, the largest bound of the plans of several rewards; progress: as for `explore`."""
     name, resolved = family(run.problem, rewards)
@@ -78,8 +117,7 @@ def family_certificate(run: Any, rewards: Any, confidence: Confidence, progress:
 
 def paper_certificate(run: Any, delta: float) -> Certificate:
     """The guarantee of a run's explorer; an error if it has none or another delta."""
-    claim: Certificate | None
-    claim = None if run.explorer is None else run.explorer.claim(run.problem.model, run.progress.state)
+    claim = explorer_claim(run, delta)
     if claim is None:
         raise OptionError("this explorer has no certificate of its own; the method 'uniform' is for all")
     if claim.delta > delta:
@@ -87,5 +125,16 @@ def paper_certificate(run: Any, delta: float) -> Certificate:
             f"delta is {delta:g}, but this run explored with {claim.delta:g}, so its own guarantee may fail "
             "more often; ask for that, or use the method 'uniform'"
         )
-    uniform: Certificate = run.certificate(delta)
+    uniform: Certificate = run.certificate(delta, method="uniform")
     return uniform if uniform.is_rejected else claim
+
+
+def explorer_claim(run: Any, delta: float) -> Certificate | None:
+    """The guarantee of a run's explorer, None if it has none; delta matters where it rests on the evidence."""
+    explorer, model = run.explorer, run.problem.model
+    if (
+        explorer is None or run.problem.sampling is not None
+    ):  # nothing is proved for kernels that are estimates
+        return None
+    claim: Certificate | None = explorer.claim(model, run.progress.state)
+    return claim or explorer.claim_in(model, run.confidence(delta), run.certificate(delta))

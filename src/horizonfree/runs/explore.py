@@ -9,9 +9,17 @@ from os import PathLike
 from typing import Any
 
 from horizonfree._jit import jit
-from horizonfree._validation import check_bool, check_count, check_number, check_seed, require
+from horizonfree._validation import (
+    check_bool,
+    check_count,
+    check_number,
+    check_seed,
+    closest,
+    require,
+    short_repr,
+)
 from horizonfree._x64 import to_device, to_numpy, x64
-from horizonfree.errors import OptionError, PartWarning
+from horizonfree.errors import OptionError, PartWarning, ShapeError, UnknownNameError
 from horizonfree.explorers.base import Explorer
 from horizonfree.explorers.loop import Progress, init_progress
 from horizonfree.explorers.registry import (
@@ -29,10 +37,12 @@ from horizonfree.problems import problem_of_model
 from horizonfree.problems.gymnasium.as_table import unknown_table
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.reachable import num_out_of_reach
+from horizonfree.problems.registry import problems
 from horizonfree.runs.loop import (
     SAVE_SECONDS,
     Callback,
     CheckpointSchedule,
+    RewardRecorder,
     env_engine,
     run_loop,
     simulation_engine,
@@ -40,6 +50,18 @@ from horizonfree.runs.loop import (
 from horizonfree.runs.run import Run
 from horizonfree.runs.storage import create
 from horizonfree.runs.until import MAX_EPISODES, check_stop_request, stop_rule
+
+FOREIGN_KEYWORDS = {  # of other libraries, and what is meant
+    **dict.fromkeys(("n_episodes", "num_episodes", "n_iter", "total_episodes"), "episodes=500"),
+    **dict.fromkeys(
+        ("total_timesteps", "n_steps", "timesteps"), "episodes=500 (episodes have horizon= steps)"
+    ),
+    **dict.fromkeys(("random_state", "rng", "random_seed"), "seed=0"),
+    **dict.fromkeys(("verbose", "progress_bar", "show_progress"), "progress=True or progress=False"),
+    **dict.fromkeys(("eps", "epsilon", "tol"), "until_eps=0.1"),
+    **dict.fromkeys(("H", "max_episode_steps", "max_steps"), "horizon=100"),
+    **dict.fromkeys(("env", "environment"), "it first: hf.explore(env, episodes=500)"),
+}
 
 
 @jit
@@ -59,8 +81,10 @@ def explore(
     seed: int = 0,
     known: Problem | Model | None = None,
     encode: Callable[[Any], int] | None = None,
+    num_states: int | None = None,
     horizon: int | None = None,
     start: Any = None,
+    terminal: Any = None,
     budget: int | None = None,
     until_eps: float | None = None,
     delta: float = 0.05,
@@ -80,7 +104,10 @@ def explore(
         With `known=`, an environment belongs to that problem (`encode=`: observation -> state, where observations are
         not states). Otherwise it is a tabular MDP with unknown transition probabilities, of `horizon` steps (by default
         its time limit) from `start` (a state, a distribution or "unknown"; by default the start that it declares, or
-        the state to which its first resets lead). Where most states are unreachable, explore `reachable_part()`.
+        the state to which its first resets lead); with `terminal="unknown"` a state may end some episodes and not
+        others. Its states are the elements of its finite spaces, or with `encode=` the `num_states` numbers that it
+        returns; `hf.discretize` makes cells of real-valued ones. Where most states are unreachable, explore
+        `reachable_part()`.
     explorer: a name with its options, see `explorers()`, or an Explorer; the default depends on the model class.
     episodes: the number of episodes; with until_eps, the largest number.
     until_eps: stop as soon as a certificate at confidence 1 - delta is at most this: for every reward, or with reward=
@@ -104,9 +131,11 @@ def explore(
     >>> run.episodes, run.plan(hf.goal(problem, 3)).policy.shape
     (50, (8, 4))
     """
+    check_keywords(options, explorer)
     check_bool(progress, "progress")
     _check_callback(callback)
-    learned = _problem_to_learn(problem, known, horizon, start)
+    about = {"horizon": horizon, "start": start, "terminal": terminal, "num_states": num_states}
+    learned = _problem_to_learn(problem, known, encode, about)
     is_simulated = learned is problem
     learned = learned if rewards is None else learned.with_rewards(rewards)
     request = check_stop_request(episodes, until_eps, delta, budget, misspecification)
@@ -124,10 +153,14 @@ def explore(
     first = to_numpy(_begin(built, to_device(learned.model), request.budget))
     spec = ExplorerSpec.of(built)
     run = Run(learned, spec, int(seed), first.evidence, first.state, {}, is_simulated, end)
-    engine = simulation_engine(run, built) if is_simulated else env_engine(run, built, problem, encode)
+    recorder = None if is_simulated else RewardRecorder(run)
+    if recorder is None:
+        engine = simulation_engine(run, built)
+    else:
+        engine = env_engine(run, built, problem, encode, recorder)
     if out is not None:
         run = create(run, out)
-    return run_loop(run, end, engine, schedule, progress, callback)
+    return run_loop(run, end, engine, schedule, progress, callback, recorder)
 
 
 @x64
@@ -165,20 +198,45 @@ def advance(
         request = check_stop_request(episodes, until_eps, delta, None, misspecification)
         end = stop_rule(run.problem, run.episodes, request, reward)
     run = dataclasses.replace(run, until=end)
-    engine = simulation_engine(run, explorer) if env is None else env_engine(run, explorer, env, encode)
-    return run_loop(run, end, engine, schedule, progress, callback)
+    recorder = None if env is None else RewardRecorder(run)
+    if recorder is None:
+        engine = simulation_engine(run, explorer)
+    else:
+        engine = env_engine(run, explorer, env, encode, recorder)
+    return run_loop(run, end, engine, schedule, progress, callback, recorder)
 
 
-def _problem_to_learn(problem: Any, known: Any, horizon: Any, start: Any) -> Problem:
+def check_keywords(options: dict[str, Any], explorer: Any) -> None:
+    """An error for keywords of other libraries that the explorer does not have."""
+    own = find_entry(resolve_typed_name(explorer)).options if isinstance(explorer, str) else ()
+    for name in options:
+        if name in FOREIGN_KEYWORDS and name not in own:
+            raise UnknownNameError(f"explore has no option {name!r}; write {FOREIGN_KEYWORDS[name]}")
+
+
+def _refuse_name(name: str) -> None:
+    """An error for a text in place of a problem."""
+    near = closest(name, problems())
+    build = f"gymnasium.make({name.removeprefix('gymnasium:')!r})" if near is None else f"hf.make({near!r})"
+    raise ShapeError(
+        f"the problem is the text {short_repr(name)}; it must be a gymnasium.Env or a Problem: hf.explore({build}, ...)"
+    )
+
+
+def _problem_to_learn(problem: Any, known: Any, encode: Any, about: dict[str, Any]) -> Problem:
     """The problem itself, the one that an environment belongs to, or a tabular MDP."""
-    if (horizon is not None or start is not None) and (isinstance(problem, Problem) or known is not None):
-        raise OptionError("horizon= and start= are for an environment without known=")
+    if isinstance(problem, str):
+        _refuse_name(problem)
+    given = [f"{name}=" for name, x in about.items() if x is not None]
+    if given and (isinstance(problem, Problem) or known is not None):
+        verb = "is" if len(given) == 1 else "are"
+        raise OptionError(f"{' and '.join(given)} {verb} for an environment without known=")
     if isinstance(problem, Problem):
         if known is not None:
             raise OptionError("known= belongs to a real environment; this problem has its own model class")
         return problem
     if known is None:
-        return unknown_table(problem, horizon, start)
+        return unknown_table(problem, encode=encode, **about)
     if isinstance(known, Model):
         return problem_of_model(known)
     if not isinstance(known, Problem):

@@ -1,317 +1,468 @@
-"""Logs in a table with one row per step, (episode, step, state, action, next_state), as a run that can plan.
+"""Logs with one row per step, from files and data frames, as runs that plan and certify.
 
-Episodes are taken in the order in which they first appear, steps by their numbers. Nothing is repaired: rows that do
-not fit together are refused, with the episode and the step.
+The rows of an episode are sorted by step. A transition is complete if its state, action and next state are there; the
+next state is that of the column `next_state` or, where it has none, of the row of the next step. What happens to a log
+with holes is decided by `missing`; docs/how-to/logs.md has the condition under which certificates stay valid, and
+docs/tabular.md (section 1) the proof.
 """
 
-import csv
-from collections.abc import Mapping
-from importlib import import_module
-from os import PathLike, fspath
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 
-from horizonfree._validation import check_integers, short_repr, shorten, suggestion
-from horizonfree.errors import HorizonfreeError, OptionError, ShapeError, UnknownNameError
+from horizonfree._validation import (
+    check_choice,
+    check_count,
+    check_real,
+    short_repr,
+    suggestion,
+)
+from horizonfree.errors import OptionError, ShapeError, UnknownNameError
+from horizonfree.guarantees.certificate import Certificate
 from horizonfree.problems.classes import UNKNOWN, Tabular
 from horizonfree.problems.problem import Problem
-from horizonfree.runs.logged import from_episodes
+from horizonfree.runs.log_rows import Rows, find_start, find_state, read_rows, roles_of
+from horizonfree.runs.log_table import Labels
+from horizonfree.runs.logged import Episodes, from_episodes, run_of
+from horizonfree.runs.observed import ObservedReward, over_states
 from horizonfree.runs.run import Run
 
-COLUMNS = ("episode", "step", "state", "action", "next_state")
-TERMINATED = "terminated"  # a column that may be missing
-FLAGS = {"0": False, "1": True, "false": False, "true": True}
-
-Episodes = tuple[list[np.ndarray], list[np.ndarray]]  # the states and the actions of each
-
-
-class Log(NamedTuple):
-    """One entry per step, episode by episode; `episode` is its name, `lengths` are those of the K episodes.
-
-    `terminated`: whether the system ended the episode in next_state; None where the log does not say.
-    """
-
-    episode: Int[np.ndarray, " N"]
-    step: Int[np.ndarray, " N"]
-    state: Int[np.ndarray, " N"]
-    action: Int[np.ndarray, " N"]
-    next_state: Int[np.ndarray, " N"]
-    lengths: Int[np.ndarray, " K"]
-    terminated: Bool[np.ndarray, " N"] | None = None
-
-    def ended(self) -> Bool[np.ndarray, " K"] | None:
-        """Which episodes the system ended; None where the log does not say."""
-        return None if self.terminated is None else self.terminated[np.cumsum(self.lengths) - 1]
-
-    def where(self, row: int) -> str:
-        """A row in words."""
-        return f"episode {self.episode[row]}, step {self.step[row]}"
+TREATMENTS = ("error", "cut", "drop")
+RECORDED = (
+    "whether a step was recorded does not depend on the state that it led to, given its state and action"
+)
+CLOSED = "there are no {what} but those of the log"
 
 
 def from_log(
     source: Any,
     problem: Problem | None = None,
     *,
+    columns: Mapping[str, Any] | None = None,
+    missing: str = "error",
+    bins: Mapping[str, Any] | None = None,
+    states: Sequence[str] | None = None,
+    actions: Sequence[str] | None = None,
     num_states: int | None = None,
     num_actions: int | None = None,
     horizon: int | None = None,
     start: Any = None,
     terminal: Any = (),
-    columns: Mapping[str, str] | None = None,
     budget: int | None = None,
 ) -> Run:
-    """A run made of a log with one row per step, to plan and certify with.
+    """A run made of a log with one row per step.
 
-    source: the path of a .csv file (with a header) or a .parquet file (with pyarrow installed); or the columns as
-        arrays, in a dictionary, a data frame, or whatever gives them by name: episode, step, state, action, next_state.
-        States and actions are numbers, or names where the problem has some. A column `terminated` (0 or 1, true or
-        false) says which steps ended their episode; without it no step did, and episodes that stop early were not
-        seen further. `truncated` is not an ending.
-    problem: the class of dynamics that the log belongs to; without it, an unknown table. Of a part of a problem
-        (`reachable_part`) the log has the state numbers of the whole problem.
-    num_states, num_actions, horizon: of the unknown table. What is not given is taken from the log: that nothing else
-        exists is then your assumption. terminal: states in which every episode ends, or "unknown" (`Tabular`).
-    start: a state, a distribution over states, or "unknown" (`Tabular`); by default the one state in which all begin.
-    columns: what the columns are called in the source, {"episode": "id", ..}, where that is something else.
-    budget: as for `from_episodes`; which episodes may be left out, and when they may break off, is said there.
+    source: the path of a .csv file (with a header) or a .parquet file (with pyarrow installed), a data frame (pandas,
+        Polars, Arrow), or columns by name in a dictionary. The columns are
+
+        episode       which episode a row belongs to: a number or text
+        step          whole numbers or dates, evenly spaced; without it, rows of an episode are in order and complete
+        state, action numbers or text; categorical columns declare labels that do not occur
+        next_state    optional; without it, the state of the next step
+        reward, cost  optional numbers, for `run.observed_reward`
+        terminated    optional, true or false: the system ended the episode in next_state. Without it no episode was
+                      ended: what stops early was not observed further. `truncated` is not an ending.
+
+    problem: the model class that the log belongs to; without it, an unknown table with the states and actions of the
+        log. Names are kept in the run: plans, policies, files and messages use them. Whole numbers 0, 1, .., all of
+        which occur, are states without names; any others become names.
+    columns: names of columns, {"state": "status", "episode": "machine"}. Several columns make one state with a list,
+        {"state": ["status", "temperature"]}. {"step": None}: rows of an episode are in order.
+    missing: a row without an entry, or a step that is not there, is a hole. "error" refuses it; "cut" ends the episode
+        before it, "drop" leaves out incomplete transitions only. `certificate.assumes` has the condition for that.
+    bins: columns of real numbers as bins: {"temperature": [20, 40]} by inner edges, {"temperature": 5} by quantiles of
+        the first tenth of the episodes, which is not counted then.
+    states, actions: all names, where others may exist than those that occur; num_states, num_actions: for whole
+        numbers. horizon: steps of an episode to plan for; the longest episode by default. A table learns from all
+        steps of longer episodes; with a `problem` they are cut at its horizon.
+    start: from which state plans are made, by name or number; {name: probability}; or "unknown" (`Tabular`). By default
+        the one in which all episodes begin. terminal: states in which every episode ends, or "unknown" (`Tabular`).
+    budget: as for `from_episodes`.
     """
     if not isinstance(problem, Problem | None):
         raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Problem")
-    names = _names(columns)
-    flag = names.pop(TERMINATED, TERMINATED)
-    table = _columns(source, names, _numbers_of(problem))
-    is_named = columns is not None and TERMINATED in columns
-    log = _arranged(table, _flags(source, flag, len(table["step"]), is_named=is_named))
-    sizes = {"num_states": num_states, "num_actions": num_actions, "horizon": horizon}
+    check_choice(missing, "missing", TREATMENTS)
+    rows = read_rows(source, roles_of(columns), bins)
+    declared = {
+        "states": states, "actions": actions, "num_states": num_states, "num_actions": num_actions,
+        "horizon": horizon, "start": start,
+    }  # fmt: skip
     if problem is not None:
-        given = [name for name, x in {**sizes, "start": start}.items() if x is not None]
-        if given or np.size(terminal):
-            named = ", ".join([*given, *(["terminal"] if np.size(terminal) else [])])
-            raise OptionError(f"{named}: a problem has its own; give one or the other")
-        episodes = _episodes(log)
+        named = [name for name, x in declared.items() if x is not None] + (
+            ["terminal"] if np.size(terminal) else []
+        )
+        if named:
+            raise OptionError(f"{', '.join(named)}: a problem has its own; give one or the other")
+        state, action = _in_problem(rows, problem)
+        log = _arrange(rows, state, action, missing)
+        episodes, log = _cut_at(log, problem.horizon)
         if problem.space.state_ids is not None:
-            episodes = problem.restrict(episodes)
-        return from_episodes(problem, episodes, ended=log.ended(), budget=budget)
-    first = log.state[np.cumsum(log.lengths) - log.lengths]
-    if start is None and (first != first[0]).any():
-        raise OptionError(
-            f"the episodes start in {len(np.unique(first))} different states; say from which distribution, start=[..], "
-            f"or start={UNKNOWN!r}"
-        )
-    found = {
-        "num_states": int(max(log.state.max(), log.next_state.max())) + 1,
-        "num_actions": int(log.action.max()) + 1,
-        "horizon": int(log.lengths.max()),
-    }
-    S, A, H = (found[name] if x is None else x for name, x in sizes.items())
-    world = Tabular(S, A, H, int(first[0]) if start is None else start, terminal=terminal, name="log")
-    episodes = _after_a_draw(_episodes(log), world) if isinstance(start, str) else _episodes(log)
-    return from_episodes(world, episodes, ended=log.ended(), budget=budget)
-
-
-def _names(columns: Any) -> dict[str, str]:
-    """What each column is called."""
-    given = {} if columns is None else columns
-    known = (*COLUMNS, TERMINATED)
-    if not isinstance(given, Mapping) or not set(given) <= set(known):
-        raise OptionError(
-            f"columns is {short_repr(columns)}; it must be a dictionary from some of {', '.join(known)}"
-        )
-    return {name: str(given.get(name, name)) for name in known}
-
-
-def _numbers_of(problem: Problem | None) -> dict[str, dict[str, int]]:
-    """For each column whose entries may be names, the number of each name."""
-    layout: Mapping[str, Any] = {} if problem is None else problem.layout
-    actions = {str(x): i for i, x in enumerate(layout.get("actions") or ())}
-    names = layout.get("states") or ()
-    ids = problem.state_ids.tolist() if problem is not None and names else ()
-    states = dict(zip(map(str, names), ids))
-    found = {"state": states, "action": actions, "next_state": states}
-    return {column: numbers for column, numbers in found.items() if numbers}
-
-
-def _numbered(column: Any, numbers: Mapping[str, int], name: str) -> Any:
-    """A column whose names are replaced by their numbers; one of numbers is left as it is."""
-    array = np.asarray(column)
-    if array.dtype.kind not in "UOT":
-        return column
-    found = np.empty(array.shape, np.int64)
-    for row, entry in enumerate(map(str, array)):
-        try:
-            found[row] = numbers[entry] if entry in numbers else int(entry)
-        except (ValueError, OverflowError):
-            words = f"column {name}, row {row + 1}: {short_repr(entry)} is neither a number nor a name"
-            raise UnknownNameError(f"{words}; {suggestion(entry, numbers)}") from None
-    return found
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a name too long for any
-        return False
-
-
-def _columns(
-    source: Any, names: dict[str, str], named: Mapping[str, Mapping[str, int]]
-) -> dict[str, Int[np.ndarray, " N"]]:
-    """The columns as whole numbers, all of one length; `named` tells the numbers of names."""
-    if isinstance(source, (str, PathLike)):
-        path = Path(fspath(source))
-        if not _is_file(path):
-            raise UnknownNameError(f"there is no file {shorten(path)}")
-        kind = path.suffix.lower()
-        if kind not in (".csv", ".parquet"):
-            raise OptionError(f"{path} is neither .csv nor .parquet; give the columns as arrays instead")
-        called = list(names.values())
-        found = _from_csv(path, called, bool(named)) if kind == ".csv" else _from_parquet(path, called)
+            episodes = replace(episodes, s=problem.restrict((episodes.s, episodes.a))[0])
+        known = problem
     else:
-        found = [_column(source, name) for name in names.values()]
-    if named:
-        found = [_numbered(x, named.get(key, {}), key) for key, x in zip(names, found)]
-    columns = {key: check_integers(x, f"column {name}") for (key, name), x in zip(names.items(), found)}
-    shapes = {x.shape for x in columns.values()}
-    if len(shapes) > 1 or columns["step"].ndim != 1 or not columns["step"].size:
-        raise ShapeError(f"the columns have shapes {sorted(shapes)}; they must be of one length, at least 1")
-    return {key: x.astype(np.int64) for key, x in columns.items()}
+        known, log = _table(rows, missing, declared, terminal)
+        episodes = log.episodes
+    note = {"notes": log.notes, "assumes": log.assumes}
+    if any(note.values()):
+        known = known._replace(layout={**known.layout, "log": note}, recipe=None)
+    run = run_of(known, episodes, log.ended, budget)
+    return run if log.rewards is None else _with_rewards(run, log.rewards, start)
 
 
-def _flags(source: Any, name: str, size: int, *, is_named: bool) -> Bool[np.ndarray, " N"] | None:
-    """A column of truth values; None where it is missing and was not asked for by name."""
-    try:
-        if isinstance(source, (str, PathLike)):
-            path = Path(fspath(source))
-            is_csv = path.suffix.lower() == ".csv"
-            found = _from_csv(path, [name], True)[0] if is_csv else _from_parquet(path, [name])[0]
-        else:
-            found = _column(source, name)
-    except UnknownNameError:
-        if is_named:
-            raise
-        return None
-    texts = [str(x).strip().lower() for x in np.asarray(found).ravel()]
-    odd = next((row for row, x in enumerate(texts) if x not in FLAGS), None)
-    if odd is not None:
-        raise ShapeError(
-            f"column {name}, row {odd + 1}: {short_repr(texts[odd])} is none of {', '.join(FLAGS)}"
-        )
-    if len(texts) != size:
-        raise ShapeError(f"column {name} has {len(texts)} entries; the others have {size}")
-    return np.array([FLAGS[x] for x in texts])
+def _with_rewards(run: Run, rewards: Float[np.ndarray, "K H"], start: Any) -> Run:
+    """The run with the rewards of its log, whose columns are those of its episodes."""
+    assert run.log is not None  # it is made of a log
+    H, num_steps = run.log.a.shape[1], rewards.shape[1]
+    is_drawn = isinstance(start, str) and start == UNKNOWN
+    rewards = np.pad(rewards, ((0, 0), (int(is_drawn), max(0, H - num_steps))), constant_values=np.nan)[:, :H]
+    is_over = over_states(run.problem, run.problem.num_states - 1 if is_drawn else None)
+    empty = ObservedReward.empty(run.problem.num_states, run.problem.num_actions, is_over)
+    return replace(run, rewards=empty.added(run.log, rewards))
 
 
-def _column(source: Any, name: str) -> Any:
-    try:
-        return source[name]
-    except (KeyError, IndexError, TypeError, ValueError):
-        raise UnknownNameError(
-            f"the log has no column {name!r}; it needs {', '.join(COLUMNS)}, or columns= to say what they are called"
-        ) from None
+def certify(
+    problem: Any,
+    episodes: Any = None,
+    *,
+    ended: Any = None,
+    delta: float = 0.05,
+    budget: int | None = None,
+    misspecification: Any = 0.0,
+    alternatives: Any = None,
+    **log: Any,
+) -> Certificate:
+    """The certificate that recorded episodes support, for the plans of every reward.
 
+    certify(problem, episodes): as for `from_episodes`, with `ended`. certify(log): a file or a data frame as for
+    `from_log`, with its options.
 
-def _from_csv(path: Path, names: list[str], is_text: bool) -> list[np.ndarray]:
-    """Columns of a file with a header: of whole numbers, or of text, in which names may stand."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            header = [x.strip() for x in next(csv.reader(file), [])]
-            place = [_column({x: i for i, x in enumerate(header)}, name) for name in names]
-            lines = file.readlines()
-            if not any(line.strip() for line in lines):
-                raise ShapeError(f"{path} has no rows below its header; a log has at least 1")
-            kind: Any = str if is_text else np.int64
-            table = np.loadtxt(
-                lines, kind, delimiter=",", usecols=place, quotechar='"', ndmin=2, comments=None
-            )
-    except (HorizonfreeError, OSError):
-        raise
-    except ValueError as error:  # UnicodeDecodeError is one
-        raise ShapeError(f"{path} is no table of whole numbers: {error}") from None
-    return list(table.T.reshape(len(names), -1))
-
-
-def _from_parquet(path: Path, names: list[str]) -> list[Any]:
-    try:
-        parquet = import_module("pyarrow.parquet")
-    except ImportError:
-        raise OptionError(
-            f"{path} can be read with pyarrow, which is not installed; pip install pyarrow, or save it as .csv"
-        ) from None
-    try:
-        table = parquet.read_table(path)
-    except Exception as error:  # whatever it says of a broken file
-        raise ShapeError(f"{path} is no Parquet file: {error}") from None
-    return [_column(table, name).to_numpy() for name in names]
-
-
-def _arranged(columns: dict[str, Int[np.ndarray, " N"]], terminated: Bool[np.ndarray, " N"] | None) -> Log:
-    """Rows by episode and step; refuses steps that are missing or there twice, and states that do not follow."""
-    _, first, which = np.unique(columns["episode"], return_index=True, return_inverse=True)
-    rank = np.empty(len(first), np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    order = np.lexsort((columns["step"], rank[which]))
-    lengths = np.bincount(rank[which])
-    rows = {name: columns[name][order] for name in COLUMNS}
-    log = Log(**rows, lengths=lengths, terminated=None if terminated is None else terminated[order])
-    for name in COLUMNS[2:]:
-        bad = np.flatnonzero(getattr(log, name) < 0)
-        if bad.size:
-            raise ShapeError(
-                f"{log.where(int(bad[0]))}: {name} is {getattr(log, name)[bad[0]]}; it must be 0 or more"
-            )
-    _check_steps(log)
-    goes_on = np.append(log.episode[1:] == log.episode[:-1], False)
-    torn = np.flatnonzero(goes_on & (log.next_state != np.roll(log.state, -1)))
-    if torn.size:
-        row = int(torn[0])
-        raise ShapeError(
-            f"{log.where(row)}: next_state is {log.next_state[row]}, but step {log.step[row + 1]} is in state "
-            f"{log.state[row + 1]}"
-        )
-    early = np.flatnonzero(goes_on & (False if log.terminated is None else log.terminated))
-    if early.size:
-        row = int(early[0])
-        raise ShapeError(
-            f"{log.where(row)}: terminated is true, but the episode goes on with step {log.step[row + 1]}"
-        )
-    return log
-
-
-def _check_steps(log: Log) -> None:
-    """Steps of every episode are origin, origin + 1, .., one each; all episodes count from the same origin."""
-    origin = log.step.min()
-    position = np.arange(len(log.step)) - np.repeat(np.cumsum(log.lengths) - log.lengths, log.lengths)
-    odd = np.flatnonzero(log.step != origin + position)
-    if not odd.size:
-        return
-    row = int(odd[0])
-    name, step = log.episode[row], log.step[row]
-    if position[row] == 0:
-        raise ShapeError(
-            f"episode {name} begins with step {step}, another with step {origin}; all must begin alike"
-        )
-    before = log.step[row - 1]
-    if step == before:
-        raise ShapeError(f"episode {name} has step {step} more than once")
-    raise ShapeError(f"episode {name} goes from step {before} to step {step}; no step may be missing")
-
-
-def _episodes(log: Log) -> Episodes:
-    """States and actions of every episode."""
-    ends = np.cumsum(log.lengths)
-    spans = [slice(int(begin), int(end)) for begin, end in zip(ends - log.lengths, ends)]
-    states = [np.append(log.state[rows], log.next_state[rows.stop - 1]) for rows in spans]
-    return states, [log.action[rows] for rows in spans]
-
-
-def _after_a_draw(episodes: Episodes, world: Problem) -> Episodes:
-    """From the state that is added to the world for an unknown start.
-
-    There it makes no difference what is done. Every action is taken in turn, so that something is learnt of each.
+    misspecification: how far the transition laws may be from those of one parameter, as for `Run.certificate`.
+    alternatives: richer classes that may refute this one, as for `Run.check`.
     """
-    states, actions = episodes
-    first, A = world.num_states - 1, world.num_actions
-    return [np.append(first, s) for s in states], [np.append(k % A, a) for k, a in enumerate(actions)]
+    if isinstance(problem, Problem):
+        if log:
+            raise OptionError(
+                f"{', '.join(log)}: for a log without a problem; with one, use from_log(log, problem)"
+            )
+        run = from_episodes(problem, episodes, ended=ended, budget=budget)
+    elif episodes is not None or ended is not None:
+        raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Problem")
+    else:
+        run = from_log(problem, budget=budget, **log)
+    return run.certificate(delta, misspecification=misspecification, alternatives=alternatives)
+
+
+@dataclass(frozen=True, eq=False)
+class _Log:
+    """Recorded episodes in arrays, which of them the system ended (None: the log does not say), and what to report."""
+
+    episodes: Episodes
+    ended: Bool[np.ndarray, " K"] | None
+    rewards: Float[np.ndarray, "K H"] | None
+    notes: list[str]
+    assumes: list[str]
+
+
+def _arrange(rows: Rows, state: Int[np.ndarray, " n"], action: Int[np.ndarray, " n"], missing: str) -> _Log:
+    """Episodes as arrays; state, action: the number of each label.
+
+    Every row is one step of the arrays. A gap after a complete transition takes one more, which is not seen.
+    """
+    order = _order(rows)
+    episode = _ranks(rows.episode.code[order])
+    step = rows.step[order]
+    s, a = _numbered(state, rows.state.code[order]), _numbered(action, rows.action.code[order])
+    after = np.full(len(order), -1) if rows.next_state is None else _numbered(state, rows.next_state[order])
+    is_last = np.append(np.diff(episode) != 0, True)
+    follows = np.append((np.diff(step) == 1), False) & ~is_last
+    _check_consistent(rows, order, follows, is_last, step, s, after)
+    ended = np.zeros(len(order), bool) if rows.terminated is None else rows.terminated[order]
+
+    s = np.where((s < 0) & np.roll(follows, 1), np.roll(after, 1), s)  # the state that the step before led to
+    after = np.where((after < 0) & follows, np.roll(s, -1), after)
+    is_complete = (s >= 0) & (a >= 0) & (after >= 0)
+    is_final = is_last & (after < 0)  # a state in which the record stops
+    _check_selection(rows, order, ended & is_final)
+    is_gap = ~follows & ~is_last
+    is_hole = (~is_complete & ~is_final) | is_gap
+    unplaced = np.flatnonzero((rows.episode.code == -1) | ((rows.step < 0) & (rows.episode.code >= 0)))
+    gaps = int((np.diff(step) - 1)[is_gap[:-1]].sum())  # steps without a row
+    gaps = max(gaps, len(unplaced))  # a row that cannot be placed leaves a gap, unless it is at an end
+    lost = int((~is_complete & ~is_final).sum()) + gaps
+    if missing == "error" and (is_hole.any() or unplaced.size):
+        raise ShapeError(_hole(rows, order, is_hole, is_complete, follows, unplaced, lost))
+
+    takes_more = is_complete & is_gap
+    size = 1 + takes_more
+    end = np.cumsum(size)
+    begin = np.append(True, is_last[:-1])
+    place = end - size - np.maximum.accumulate(np.where(begin, end - size, 0))
+    K, H = int(episode[-1]) + 1, int((place + 1 - is_final).max())
+    S = np.full((K, H + 2), -1, np.int64)
+    S[episode[is_complete], place[is_complete] + 1] = after[is_complete]
+    S[episode[s >= 0], place[s >= 0]] = s[s >= 0]
+    A, is_seen = np.zeros((K, max(H, 1)), np.int64), np.zeros((K, max(H, 1)), bool)
+    A[episode[is_complete], place[is_complete]] = a[is_complete]
+    is_seen[episode[is_complete], place[is_complete]] = True
+    if missing == "cut":
+        is_seen = np.logical_and.accumulate(is_seen, axis=1)
+    counted = is_seen.any(1)
+    if not counted.any():
+        raise ShapeError(
+            "no step of the log is complete: it has a state, an action and a next state (a column next_state, or a row "
+            f"for the next step) in none of {len(rows.step):,} rows"
+        )
+    at_end = is_complete & is_last
+    is_ended = np.zeros(K, bool)
+    is_ended[episode[at_end]] = ended[at_end] & is_seen[episode[at_end], place[at_end]]
+    episodes = Episodes(_filled(S[counted, : is_seen.shape[1] + 1]), A[counted], is_seen[counted])
+    total = int((~is_final).sum()) + gaps
+    behind = int(is_complete.sum()) - int(is_seen.sum())
+    notes = list(rows.notes)
+    if lost:
+        cut = f", and {behind:,} complete steps after them" if missing == "cut" else ""
+        notes.append(f"{lost:,} of {total:,} steps are incomplete or missing: they were left out{cut}")
+    if not counted.all():
+        notes.append(f"{int((~counted).sum()):,} episodes have no complete step")
+    assumes = [*rows.assumes, *([RECORDED] if rows.next_state is None or lost else [])]
+    rewards = None
+    if rows.reward is not None:
+        rewards = np.full(is_seen.shape, np.nan)
+        rewards[episode[is_complete], place[is_complete]] = rows.reward[order][is_complete]
+        rewards = rewards[counted]
+    return _Log(episodes, None if rows.terminated is None else is_ended[counted], rewards, notes, assumes)
+
+
+def _order(rows: Rows) -> Int[np.ndarray, " n"]:
+    """The rows that have an episode and a step, sorted by them; episodes in the order in which they first appear."""
+    code, first = np.unique(rows.episode.code, return_index=True)
+    rank = np.zeros(max(int(code.max()), 0) + 3, np.int64)
+    rank[code] = first
+    placed = np.flatnonzero((rows.episode.code >= 0) & (rows.step >= 0))
+    if not placed.size:
+        raise ShapeError("no row has an episode and a step; fill in these columns")
+    order = placed[np.lexsort((rows.step[placed], rank[rows.episode.code[placed]]))]
+    same = (np.diff(rows.episode.code[order]) == 0) & (np.diff(rows.step[order]) == 0)
+    twice = np.flatnonzero(same)
+    if twice.size:
+        one, two = sorted(order[[twice[0], twice[0] + 1]])
+        raise ShapeError(
+            f"rows {one + 1} and {two + 1} are the same step of {_episode(rows, one)}, step {rows.step[one]} counted "
+            "from 0; keep one of them, or give episodes names of their own"
+        )
+    return order
+
+
+def _episode(rows: Rows, row: int) -> str:
+    return f"episode {rows.episode.labels[rows.episode.code[row]]}"
+
+
+def _ranks(code: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    """0, 1, .. for sorted groups of rows."""
+    return np.cumsum(np.append(0, np.diff(code) != 0))
+
+
+def _numbered(number: Int[np.ndarray, " n"], code: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
+    return np.append(number, -1)[code]
+
+
+def _filled(S: Int[np.ndarray, "K H1"]) -> Int[np.ndarray, "K H1"]:
+    """Unknown states replaced by the last known one before, or the first one after."""
+    for _ in range(2):
+        index = np.maximum.accumulate(np.where(S >= 0, np.arange(S.shape[1]), 0), axis=1)
+        S = np.take_along_axis(S, index, axis=1)[:, ::-1]
+    return S
+
+
+def _check_consistent(
+    rows: Rows,
+    order: np.ndarray,
+    follows: np.ndarray,
+    is_last: np.ndarray,
+    step: np.ndarray,
+    s: np.ndarray,
+    after: np.ndarray,
+) -> None:
+    """Refuse a next state that is not the state of the next row, and an episode that goes on after its end."""
+    following = np.roll(s, -1)
+    torn = np.flatnonzero(follows & (after >= 0) & (following >= 0) & (after != following))
+    if torn.size:
+        i = int(torn[0])
+        labels = rows.state.labels
+        here, there = (labels[rows.next_state[order[i]]], labels[rows.state.code[order[i + 1]]])  # type: ignore[index]
+        raise ShapeError(
+            f"{rows.where(order[i])}: next_state is {here}, but row {order[i + 1] + 1}, the next step, is in state "
+            f"{there}; correct one of them, or leave out the column next_state"
+        )
+    if rows.terminated is not None:
+        early = np.flatnonzero(rows.terminated[order] & ~is_last)
+        if early.size:
+            i = int(early[0])
+            raise ShapeError(
+                f"{rows.where(order[i])}: terminated is true, but the episode goes on in row {order[i + 1] + 1}; what "
+                "comes after is an episode of its own"
+            )
+
+
+def _check_selection(rows: Rows, order: np.ndarray, is_hidden: np.ndarray) -> None:
+    """Refuse steps that are incomplete because the episode ended: leaving them out would hide that it can end."""
+    if is_hidden.any():
+        row = int(order[np.flatnonzero(is_hidden)[0]])
+        raise ShapeError(
+            f"{rows.where(row)}: terminated is true and there is no next state, in this and "
+            f"{int(is_hidden.sum()) - 1:,} other rows. They cannot be left out: whether they are complete depends on "
+            "what happened, and the log would look as if no episode ever ended. Fill in a column next_state with a "
+            "state of its own, such as 'failed', and declare it: terminal=['failed']"
+        )
+
+
+def _hole(
+    rows: Rows,
+    order: Int[np.ndarray, " n"],
+    is_hole: Bool[np.ndarray, " n"],
+    is_complete: Bool[np.ndarray, " n"],
+    follows: Bool[np.ndarray, " n"],
+    unplaced: Int[np.ndarray, " m"],
+    lost: int,
+) -> str:
+    """The first hole of the source, and what can be done."""
+    at = np.flatnonzero(is_hole)
+    if unplaced.size:
+        row = int(unplaced[0])
+        what = f"row {row + 1} has no {'episode' if rows.episode.code[row] < 0 else 'step'}"
+    else:
+        i = int(at[np.argmin(order[at])])
+        row = int(order[i])
+        lacks = next((x for x in ("state", "action") if getattr(rows, x).code[row] < 0), None)
+        if lacks and not is_complete[i]:
+            what = f"{rows.where(row)} has no {lacks}"
+        elif follows[i]:
+            what = (
+                f"{rows.where(row)} has no next state, as row {order[i + 1] + 1}, the next step, has no state"
+            )
+        else:
+            gap = int(rows.step[order[i + 1]] - rows.step[row]) - 1
+            steps = "a step is" if gap == 1 else f"{gap} steps are"
+            what = f"{rows.where(row)}: {steps} missing until row {order[i + 1] + 1}"
+    return (
+        f"{lost:,} steps are incomplete or missing, the first: {what}. Fill it in; or use missing='drop' to leave out "
+        "these steps, missing='cut' to end episodes there (on the command line --missing drop). Both assume that "
+        f"{RECORDED}"
+    )
+
+
+def _cut_at(log: _Log, H: int) -> tuple[Episodes, _Log]:
+    """Episodes of at most H steps, padded to H."""
+    e = log.episodes
+    more = max(0, H - e.a.shape[1])
+    s = np.pad(e.s, ((0, 0), (0, more)), "edge")[:, : H + 1]
+    a, is_seen = (np.pad(x, ((0, 0), (0, more)))[:, :H] for x in (e.a, e.is_seen))
+    beyond = int(e.is_seen.sum()) - int(is_seen.sum())
+    if not beyond:
+        return Episodes(s, a, is_seen), log
+    ended = None if log.ended is None else log.ended & (e.length <= H)
+    notes = [*log.notes, f"{beyond:,} steps after step {H}, the horizon, are not used"]
+    return Episodes(s, a, is_seen), replace(log, ended=ended, notes=notes)
+
+
+def _in_problem(rows: Rows, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """The number that each label of states and actions has in a problem."""
+    names = problem.layout.get("states") or ()
+    ids = dict(zip(map(str, names), problem.state_ids.tolist()))
+    state = _numbers_of(rows, "state", ids, problem.layout.get("num_all_states", problem.num_states))
+    actions = {str(x): i for i, x in enumerate(problem.layout.get("actions") or ())}
+    return state, _numbers_of(rows, "action", actions, problem.num_actions)
+
+
+def _numbers_of(rows: Rows, role: str, names: Mapping[str, int], size: int) -> Int[np.ndarray, " n"]:
+    """The number of each label, by its name or as it is."""
+    labels: Labels = getattr(rows, role)
+    found = []
+    for i, label in enumerate(labels.labels):
+        number = names.get(str(label), label if isinstance(label, int) else None)
+        if isinstance(number, int) and 0 <= number < size:
+            found.append(number)
+            continue
+        uses = np.flatnonzero(labels.code == i)
+        if not uses.size and role == "state" and rows.next_state is not None:
+            uses, role = np.flatnonzero(rows.next_state == i), "next_state"
+        if not uses.size:  # a category that does not occur
+            found.append(0)
+            continue
+        where = f"row {uses[0] + 1}: {role} {short_repr(label)}"
+        kind = f"{role.removeprefix('next_')}s are 0 to {size - 1}"
+        advice = f"; {suggestion(str(label), names)}" if names else f"; {kind}"
+        error = UnknownNameError if number is None else ShapeError
+        raise error(f"{where} is not one of the {size} {role.removeprefix('next_')}s of the problem{advice}")
+    return np.array(found, np.int64)
+
+
+def _table(rows: Rows, missing: str, declared: Mapping[str, Any], terminal: Any) -> tuple[Problem, _Log]:
+    """The unknown table of a log, and its episodes."""
+    S, states, state, open_states = _sizes(rows, "state", declared)
+    A, actions, action, open_actions = _sizes(rows, "action", declared)
+    log = _arrange(rows, state, action, missing)
+    what = " and ".join(x for x, is_open in (("states", open_states), ("actions", open_actions)) if is_open)
+    if what:
+        log = replace(log, assumes=[*log.assumes, CLOSED.format(what=what)])
+    e = log.episodes
+    if not isinstance(terminal, str):
+        terminal = (
+            terminal if isinstance(terminal, (list, tuple)) else np.ravel(check_real(terminal, "terminal"))
+        )
+        terminal = [find_state(x, states, S, "terminal") for x in terminal]
+    elif isinstance(terminal, str) and terminal != UNKNOWN:
+        terminal = [find_state(terminal, states, S, "terminal")]
+    first = e.s[:, 0]
+    start = find_start(declared["start"], states, S, first)
+    H = e.a.shape[1] if declared["horizon"] is None else declared["horizon"]
+    table = Tabular(S, A, H, start, terminal=terminal, states=states, actions=actions, name="log")
+    if isinstance(
+        start, str
+    ):  # a step from the added state; every action is taken in turn, as none matters there
+        e = Episodes(
+            np.column_stack([np.full(len(first), table.num_states - 1), e.s]),
+            np.column_stack([np.arange(len(first)) % A, e.a]),
+            np.column_stack([np.ones(len(first), bool), e.is_seen]),
+        )
+    return table, replace(log, episodes=replace(e, starts_anywhere=True))
+
+
+def _sizes(
+    rows: Rows, role: str, declared: Mapping[str, Any]
+) -> tuple[int, list[str] | None, Int[np.ndarray, " n"], bool]:
+    """How many there are, their names, the number of each label, and whether others might exist."""
+    labels: Labels = getattr(rows, role)
+    names, size = declared[f"{role}s"], declared[f"num_{role}s"]
+    if names is not None and size is not None:
+        raise OptionError(f"{role}s and num_{role}s both say how many {role}s there are; give one of them")
+    if names is not None:
+        if not isinstance(names, (list, tuple)) or not all(isinstance(x, str) for x in names):
+            raise OptionError(f"{role}s is {short_repr(names)}; it must be a list of names")
+        index = {x: i for i, x in enumerate(names)}
+        return len(names), list(names), _numbers_of(rows, role, index, len(names)), False
+    if labels.are_numbers and labels.labels and labels.labels[0] < 0:
+        uses = np.flatnonzero(labels.code == 0)
+        where = f"row {uses[0] + 1}: {role}" if uses.size else "next_state"
+        raise ShapeError(
+            f"{where} is {labels.labels[0]}; numbers are 0 or more: leave the cell empty if nothing is known, or write "
+            "names"
+        )
+    if size is not None:
+        if not labels.are_numbers:
+            raise OptionError(
+                f"num_{role}s is for numbers 0, 1, ..; the log has names: {role}s=[..] lists them all"
+            )
+        size = check_count(size, f"num_{role}s")
+        return size, None, _numbers_of(rows, role, {}, size), False
+    if labels.labels == list(range(len(labels.labels))):
+        return len(labels.labels), None, np.arange(len(labels.labels)), not labels.is_complete
+    return (
+        len(labels.labels),
+        [str(x) for x in labels.labels],
+        np.arange(len(labels.labels)),
+        not labels.is_complete,
+    )

@@ -1,18 +1,18 @@
-"""Episodes that somebody else gathered, as a run that can plan and certify."""
+"""Episodes that were recorded elsewhere, as a run that plans and certifies."""
 
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 
 from horizonfree._jit import jit
 from horizonfree._validation import check_count, check_integers, check_real, short_repr
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import LogWarning, ModelError, OptionError, ShapeError
-from horizonfree.guarantees.certificate import Certificate
 from horizonfree.guarantees.e_processes import ladder
 from horizonfree.mdp.policies import is_allowed
 from horizonfree.mdp.space import IMPOSSIBLE, UNSEEN, Space, Trajectory
@@ -23,24 +23,43 @@ from horizonfree.runs.duplicates import num_repeated
 from horizonfree.runs.run import Run
 
 
+@dataclass(frozen=True, eq=False)
+class Episodes:
+    """Recorded episodes in arrays of one length; `is_seen`: which transitions were observed, the others are padding.
+
+    `starts_anywhere`: episodes may begin in any state, as in a class for which only transitions count.
+    """
+
+    s: Int[np.ndarray, "K H1"]
+    a: Int[np.ndarray, "K H"]
+    is_seen: Bool[np.ndarray, "K H"]
+    starts_anywhere: bool = False
+
+    @property
+    def length(self) -> Int[np.ndarray, " K"]:
+        """The number of steps of each episode up to its last observed transition."""
+        H = self.is_seen.shape[1]
+        return np.where(self.is_seen.any(1), H - self.is_seen[:, ::-1].argmax(1), 0)
+
+
 @jit
-def _nothing(model: Model, budget: int | None) -> Evidence:
-    """Before the first episode, as one program, with what `misspecification` reads."""
+def _init_evidence(model: Model, budget: int | None) -> Evidence:
+    """Evidence before the first episode with its history, as one program."""
     return model.init_evidence(ladder(budget, model.burn_in), has_history=True)
 
 
-@x64
 def from_episodes(problem: Problem, episodes: Any, *, ended: Any = None, budget: int | None = None) -> Run:
-    """A run made of logged episodes, whoever gathered them, in order.
+    """A run made of recorded episodes in their order, whatever policy they were recorded with.
 
-    episodes: a pair of arrays, states [K, H+1] and actions [K, H]; or from `simulate`. Episodes may be shorter: all of
-    them, states [K, L+1] and actions [K, L], or each as it is, in two lists; steps that were not seen count for
-    nothing. An episode's policy, and when it breaks off, may depend on what was seen before and on nothing later, and
-    none may be left out for what it shows. Transitions that no parameter explains are kept and lead to "model
-    rejected". budget: as for `explore`; it must have been fixed before the data were seen.
+    episodes: a pair of arrays, states [K, H+1] and actions [K, H]; or the result of `simulate`. Episodes may be
+    shorter: all of them, states [K, L+1] and actions [K, L], or each by itself, in two lists; steps that were not
+    observed count for nothing. The policy of an episode, and when its record stops, may depend on what was observed
+    before and on nothing later, and no episode may be left out because of its content. Transitions that no parameter
+    explains are kept and lead to "model rejected". budget: as for `explore`; it must have been fixed before the data
+    were seen.
 
-    ended: [K], for each episode whether the system ended it (`terminated`) in its last state. Without it, no episode
-    was ended: one that stops early was not seen further (`truncated`). It is an error if an episode ended in a state
+    ended: [K], for each episode whether the system ended it (`terminated`) in its last state. Without it no episode was
+    ended: the rest of a short episode was not observed (`truncated`). It is an error if an episode ended in a state
     that the problem does not allow to be final, or that other episodes leave. Where the problem has states that may
     end an episode or not, and an episode stops in one of them, `ended` must be given.
     """
@@ -50,48 +69,39 @@ def from_episodes(problem: Problem, episodes: Any, *, ended: Any = None, budget:
     is_exact = (
         isinstance(episodes, Trajectory) and ended is None
     )  # simulated: states show whether an episode ended
-    is_ended = np.zeros(len(rows[0]), bool) if is_exact else _is_ended(problem, *rows, ended)
-    _warn_of_copies(*rows)
-    trajectories = _with_ends(problem, _trajectories(problem.space, *rows), rows[2], is_ended)
+    return run_of(problem, rows, np.zeros(len(rows.s), bool) if is_exact else ended, budget)
+
+
+@x64
+def run_of(problem: Problem, rows: Episodes, ended: Any = None, budget: int | None = None) -> Run:
+    """The run of recorded episodes; ended, budget: as for `from_episodes`."""
+    is_ended = _is_ended(problem, rows, ended)
+    _warn_of_copies(rows)
+    trajectories = _with_ends(problem, _trajectories(problem.space, rows), rows.length, is_ended)
     budget = None if budget is None else check_count(budget, "budget")
     model = to_device(problem.model)
-    nothing = _nothing(model, budget)
-    after = _replay(model, nothing, to_device(trajectories))
+    after = _replay(model, _init_evidence(model, budget), to_device(trajectories))
     return Run(problem, None, 0, to_numpy(after), None, {}, is_simulated=False, log=trajectories)
 
 
-def certify(
-    problem: Problem,
-    episodes: Any,
-    *,
-    ended: Any = None,
-    delta: float = 0.05,
-    budget: int | None = None,
-    misspecification: Any = 0.0,
-    alternatives: Any = None,
-) -> Certificate:
-    """The certificate that logged episodes support, for the plans of every reward.
-
-    episodes, ended: as for `from_episodes`.
-
-    misspecification: how far the transition laws may be from those of one parameter, as for `Run.certificate`.
-    alternatives: richer classes that may refute this one, as for `Run.check`.
-    """
-    run = from_episodes(problem, episodes, ended=ended, budget=budget)
-    return run.certificate(delta, misspecification=misspecification, alternatives=alternatives)
-
-
-def _warn_of_copies(s: np.ndarray, a: np.ndarray, length: np.ndarray) -> None:
-    copies = num_repeated(s, a, length)
+def _warn_of_copies(rows: Episodes) -> None:
+    copies = num_repeated(rows.s, rows.a, rows.is_seen)
     if copies:
         warnings.warn(
             LogWarning(
-                f"{copies:,} of {len(a):,} episodes are exact copies of others, more than chance explains; each counts "
-                "as a new observation, so certificates may be false: remove the copies, unless every one of these "
-                "episodes was really observed"
+                f"{copies:,} of {len(rows.a):,} episodes are exact copies of others, more than chance explains; each "
+                "counts as a new observation, so certificates may be false: remove the copies, unless every one of "
+                "these episodes was really observed"
             ),
-            stacklevel=4,
+            stacklevel=5,
         )
+
+
+@x64
+def evidence_after(problem: Problem, evidence: Evidence, episodes: Trajectory) -> Evidence:
+    """The evidence after further episodes of a problem."""
+    updated: Evidence = to_numpy(_replay(*to_device((problem.model, evidence, episodes))))
+    return updated
 
 
 @eqx.filter_jit
@@ -99,8 +109,8 @@ def _replay(model: Model, first: Evidence, trajectories: Trajectory) -> Evidence
     return jax.lax.scan(lambda now, x: (model.update(now, x), None), first, trajectories)[0]
 
 
-def _rows(space: Space, episodes: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Logged states [K, H+1] and actions [K, H], shorter episodes filled up, and how many steps each has."""
+def _rows(space: Space, episodes: Any) -> Episodes:
+    """States [K, H+1] and actions [K, H] as they are given, shorter episodes padded."""
     if isinstance(episodes, Trajectory):
         episodes = episodes.s, episodes.a
     if not isinstance(episodes, (tuple, list)) or len(episodes) != 2:
@@ -124,12 +134,12 @@ def _rows(space: Space, episodes: Any) -> tuple[np.ndarray, np.ndarray, np.ndarr
         raise ShapeError(
             f"episode {k} has {visited[k]} states and {taken[k]} actions; it must have one state more than actions"
         )
-    missing = H - a.shape[1]
-    return np.pad(s, ((0, 0), (0, missing)), "edge"), np.pad(a, ((0, 0), (0, missing))), taken
+    padding = ((0, 0), (0, H - a.shape[1]))
+    return Episodes(np.pad(s, padding, "edge"), np.pad(a, padding), np.arange(H) < taken[:, None])
 
 
 def _filled(x: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of whole numbers, of one length or filled up with zeros, and their lengths."""
+    """Rows of whole numbers, padded with zeros to one length, and their lengths."""
     if not isinstance(x, (tuple, list)) or len({np.size(row) for row in x}) <= 1:
         table = check_integers(x, name)
         return table, np.full(len(table) if table.ndim else 0, table.shape[-1] if table.ndim else 0)
@@ -144,37 +154,35 @@ def _filled(x: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
     return table, lengths
 
 
-def _trajectories(space: Space, s: np.ndarray, a: np.ndarray, length: np.ndarray) -> Trajectory:
-    """The same with the successor slot of each step."""
-    H, S, A = space.sizes
+def _trajectories(space: Space, rows: Episodes) -> Trajectory:
+    """Episodes with the successor slot of each step; UNSEEN where the transition was not observed."""
+    S, A = space.num_states, space.num_actions
+    s, a, is_seen = rows.s, rows.a, rows.is_seen
     for name, x, size in (("states", s, S), ("actions", a, A)):
         bad = np.argwhere((x < 0) | (x >= size))
         if bad.size:
             k, h = bad[0]
             raise ShapeError(f"{name}[{k}, {h}] is {x[k, h]}; {name} are 0 to {size - 1}")
-    is_taken = np.arange(H) < length[:, None]
-    bad = np.argwhere(is_taken & ~is_allowed(space)[s[:, :-1], a])
+    bad = np.argwhere(is_seen & ~is_allowed(space)[s[:, :-1], a])
     if bad.size:
         k, h = bad[0]
         raise ModelError(
             f"actions[{k}, {h}] is {a[k, h]}, which state {s[k, h]} does not allow; it happened, so allow it"
         )
     odd = np.flatnonzero(~space.starts()[s[:, 0]])
-    if odd.size:
+    if odd.size and not rows.starts_anywhere:
         k = int(odd[0])
         where = "elsewhere" if space.start is None else f"in {space.start}"
         raise ModelError(f"episode {k} starts in state {s[k, 0]}; the problem starts {where}")
-    j = np.where(is_taken, _slots(space, s, a), UNSEEN)
+    j = np.where(is_seen, _slots(space, s, a), UNSEEN)
     return Trajectory(*(x.astype(np.int32) for x in (s, a, j)))
 
 
-def _is_ended(
-    problem: Problem, s: np.ndarray, a: np.ndarray, length: np.ndarray, ended: Any
-) -> Bool[np.ndarray, " K"]:
+def _is_ended(problem: Problem, rows: Episodes, ended: Any) -> Bool[np.ndarray, " K"]:
     """Which episodes the system ended."""
-    K = len(s)
+    K = len(rows.s)
     if ended is None:
-        last, may_end_or_not = s[np.arange(K), length], np.flatnonzero(has_copy(problem.layout))
+        last, may_end_or_not = rows.s[np.arange(K), rows.length], np.flatnonzero(has_copy(problem.layout))
         undecided = np.flatnonzero(np.isin(last, may_end_or_not))
         if undecided.size:
             k = int(undecided[0])
@@ -194,9 +202,9 @@ def _is_ended(
 def _with_ends(
     problem: Problem, episodes: Trajectory, length: np.ndarray, is_ended: Bool[np.ndarray, " K"]
 ) -> Trajectory:
-    """Episodes that ended are in the final state that the problem has for it.
+    """Episodes in which those that ended stay in the final state that the problem has for it.
 
-    Raises an error where one ended in a state that cannot be final, or that another one leaves.
+    It is an error if one ended in a state that cannot be final, or that another one leaves.
     """
     if not is_ended.any():
         return episodes
@@ -226,9 +234,9 @@ def _with_ends(
 
 
 def _slots(space: Space, s: np.ndarray, a: np.ndarray) -> np.ndarray:
-    """Which successor each state is of the one before."""
-    support, now = np.asarray(space.support), (s[:, :-1], a)
+    """The slot of each state in the successor list of the state and action before."""
+    support, pair = np.asarray(space.support), (s[:, :-1], a)
     if space.is_dense:
-        return np.where(support[*now, s[:, 1:]], s[:, 1:], IMPOSSIBLE)
-    hit = (np.asarray(space.succ)[now] == s[:, 1:, None]) & support[now]
+        return np.where(support[*pair, s[:, 1:]], s[:, 1:], IMPOSSIBLE)
+    hit = (np.asarray(space.succ)[pair] == s[:, 1:, None]) & support[pair]
     return np.where(hit.any(-1), hit.argmax(-1), IMPOSSIBLE)

@@ -4,6 +4,7 @@ An engine makes the next episodes: compiled blocks of a problem that simulates i
 """
 
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +17,7 @@ from jaxtyping import Int
 from horizonfree._arrays import Array
 from horizonfree._jit import jit
 from horizonfree._x64 import to_device, to_numpy
-from horizonfree.errors import ModelError, RunError
+from horizonfree.errors import ModelError, RunError, TargetWarning
 from horizonfree.explorers.base import Explorer
 from horizonfree.explorers.loop import (
     Progress,
@@ -26,10 +27,12 @@ from horizonfree.explorers.loop import (
     simulate_block,
     update_progress,
 )
+from horizonfree.guarantees.certificate import round_up
 from horizonfree.mdp.space import UNSEEN, Kernel
 from horizonfree.models.base import Evidence, Model
 from horizonfree.planning.rollout import Sampler
 from horizonfree.problems.gymnasium.live import (
+    Attempt,
     attempt,
     check_endings,
     check_env_matches,
@@ -38,6 +41,7 @@ from horizonfree.problems.gymnasium.live import (
     endings_in,
 )
 from horizonfree.runs.meter import progress_meter
+from horizonfree.runs.observed import ObservedReward, over_states
 from horizonfree.runs.run import Run
 from horizonfree.runs.storage import checkpoint_writer
 from horizonfree.runs.until import MAX_EPISODES, StopRule
@@ -69,12 +73,13 @@ def run_loop(
     schedule: CheckpointSchedule,
     progress: bool | None,
     callback: Callback | None = None,
+    recorder: "RewardRecorder | None" = None,
 ) -> Run:
     """Explore until the stop rule says so. After an interruption all finished episodes are saved.
 
     callback: called after each block with the number of episodes and the records of the last one.
     """
-    now, sizer = _GrowingRun(run), BlockSizer()
+    now, sizer = _GrowingRun(run, recorder), BlockSizer()
     with checkpoint_writer(run) as write, progress_meter(run.episodes, until, progress) as show:
         saver = _Saver(write, schedule, run.episodes)
         try:
@@ -85,6 +90,7 @@ def run_loop(
                 if callback is not None and k > run.episodes:
                     callback(k, _last_numbers(now.last_records, eps))
                 if until.is_reached(k, eps):
+                    _warn_if_missed(until, eps)
                     break
                 saver.save_if_due(now)
                 count = min(sizer.count, until.next_look(k + 1) - k, saver.next_due - k)
@@ -96,6 +102,19 @@ def run_loop(
         finally:
             saver.save(now)
     return now.run()
+
+
+def _warn_if_missed(until: StopRule, eps: float | None) -> None:
+    """A warning where the last episode came before the certificate."""
+    if until.until_eps is None or eps is None or eps <= until.until_eps:
+        return
+    warnings.warn(
+        TargetWarning(
+            f"until_eps={until.until_eps:g} is not reached: {until.last:,} episodes certify {round_up(eps):.3g}; go on "
+            f"with run.resume(until_eps={until.until_eps:g}), or at the shell with --resume"
+        ),
+        stacklevel=5,
+    )
 
 
 def _last_numbers(records: Mapping[str, np.ndarray], eps: float | None) -> dict[str, float]:
@@ -118,8 +137,8 @@ class BlockSizer:
 class _GrowingRun:
     """A run and its new episodes. Progress and records are replaced in one assignment, safe against interruptions."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    def __init__(self, run: Run, recorder: "RewardRecorder | None") -> None:
+        self._run, self._recorder = run, recorder
         self._now: tuple[Progress, list[Mapping[str, np.ndarray]]]
         self._now = to_device(run.progress), [run.records] if run.records else []
 
@@ -150,7 +169,8 @@ class _GrowingRun:
         names = records[0] if records else ()
         joined = {name: np.concatenate([x[name] for x in records]) for name in names}
         now = to_numpy(progress)
-        return replace(self._run, evidence=now.evidence, state=now.state, records=joined)
+        rewards = self._run.rewards if self._recorder is None else self._recorder.rewards
+        return replace(self._run, evidence=now.evidence, state=now.state, records=joined, rewards=rewards)
 
 
 class _Saver:
@@ -182,11 +202,10 @@ def _certified(run: Run, until: StopRule) -> float:
     if until.targets is not None:
         options: dict[str, Any] = {"delta": until.delta, "misspecification": misspecification}
         return max(run.plan(table, **options).certificate.eps for table in until.targets)
-    eps, wanted = run.certificate(until.delta, misspecification=misspecification).eps, until.until_eps or 0.0
-    if until.zeta is not None or run.problem.sampling is not None:
-        return eps
+    uniform = run.certificate(until.delta, method="uniform", misspecification=misspecification)
+    eps, wanted = uniform.eps, until.until_eps or 0.0
     is_near = wanted < eps < SHARPEN_BELOW * wanted
-    return run.certificate(until.delta, method=run.confidence(until.delta).sharpest).eps if is_near else eps
+    return run.certificate(until.delta, misspecification=misspecification).eps if is_near else eps
 
 
 # ---- engines ---------------------------------------------------------------------------------------------------------
@@ -251,13 +270,36 @@ def simulation_engine(run: Run, explorer: Explorer) -> Engine:
     return engine
 
 
-def env_engine(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], int] | None) -> Engine:
+class RewardRecorder:
+    """The rewards of an environment so far; an interrupted episode adds none."""
+
+    def __init__(self, run: Run) -> None:
+        sizes = run.problem.num_states, run.problem.num_actions
+        empty = ObservedReward.empty(*sizes, over_states(run.problem))
+        self.rewards = empty if run.rewards is None else run.rewards
+
+    def add(self, attempts: list[Attempt]) -> None:
+        """Add the rewards of these episodes."""
+        for attempted in attempts:
+            self.rewards = self.rewards.added(attempted.trajectory, attempted.rewards)
+
+
+def env_engine(
+    run: Run,
+    explorer: Explorer,
+    env: Any,
+    encode: Callable[[Any], int] | None,
+    recorder: RewardRecorder,
+) -> Engine:
     """Episodes of a real environment, one after the other.
 
     An episode that fails counts up to the error, which ends the exploration; only Ctrl-C discards its episode.
     """
+    from horizonfree.problems.gymnasium.flatten import flatten
+
     space = run.problem.space
     check_is_env(env)
+    env = flatten(env, encode is not None)
     encode = encode_for(env, run.problem, encode)
     endings = endings_in(env, run.problem, encode)
     check_env_matches(env, space, encode, endings.num_copies)
@@ -270,12 +312,13 @@ def env_engine(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], i
     is_recorded = run.episodes == 0 or ENDED_IN in run.records  # runs of older versions have no such record
     ended = set(np.asarray(run.records.get(ENDED_IN, ())).astype(int).tolist()) - {NO_END}
 
-    def episode(progress: Progress) -> tuple[Progress, Records, Exception | None]:
+    def episode(progress: Progress) -> tuple[Progress, Records, Attempt]:
         rng = np.random.default_rng([run.seed, int(progress.episode)])
         progress = _choose(explorer, model, key, progress)
         attempted = attempt(env, space, np.asarray(progress.state.policy), rng, encode, endings)
         counts = np.asarray(progress.evidence.counts)
-        trajectory, error, end = check_endings(attempted, counts, space, ended)
+        attempted = check_endings(attempted, counts, space, ended)
+        trajectory, error, end, _ = attempted
         if error is not None and (trajectory.j == UNSEEN).all():
             raise error
         after, numbers = _absorb(explorer, model, None, progress, to_device(trajectory))
@@ -283,19 +326,20 @@ def env_engine(run: Run, explorer: Explorer, env: Any, encode: Callable[[Any], i
             ended.add(end[0])
         if is_recorded:
             numbers = {**numbers, ENDED_IN: np.array(NO_END if end is None else end[0], np.int32)}
-        return after, numbers, error
+        return after, numbers, attempted
 
     def engine(progress: Progress, count: int) -> tuple[Progress, Records, BaseException | None]:
-        done: tuple[Progress, list[Records]] = (progress, [])
+        done: tuple[Progress, list[Records], list[Attempt]] = (progress, [], [])
         error: BaseException | None = None
         while len(done[1]) < count and error is None:
             try:
-                after, numbers, error = episode(done[0])
-                done = after, [*done[1], numbers]
+                after, numbers, attempted = episode(done[0])
+                done, error = (after, [*done[1], numbers], [*done[2], attempted]), attempted.error
             except BaseException as stop:
                 if not done[1]:
                     raise
                 error = stop
+        recorder.add(done[2])
         # stacked in NumPy: in JAX every number of episodes would be compiled
         return done[0], jax.tree.map(lambda *x: np.stack(x), *done[1]), error
 

@@ -1,9 +1,9 @@
 """Answers of a run: a plan for one reward, and the comparison of two policies."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -11,17 +11,23 @@ from jaxtyping import Float, Int
 from horizonfree._deprecated import warn_renamed
 from horizonfree._repr import ReprMixin, ReprTable, data_frame
 from horizonfree._validation import check_int, check_state
-from horizonfree.errors import ShapeError
+from horizonfree.errors import OptionError, ShapeError
 from horizonfree.guarantees.certificate import Certificate, confidence_of, interval, round_down, round_up
-from horizonfree.mdp.names import name_of
+from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.names import name_of, number_of
 from horizonfree.mdp.rewards import Reward
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models import certify
 from horizonfree.models.base import Bounds, Confidence
+from horizonfree.models.posterior import Posterior
 from horizonfree.planning.induction import policy_values
+from horizonfree.runs.certificate_files import Claim, of_policy
+from horizonfree.runs.credible import LEVEL, Credible, probability_better
 
 if TYPE_CHECKING:
     import pandas
+
+    from horizonfree.problems.gymnasium.rollout import Rollout
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,6 +49,31 @@ class Plan(ReprMixin):
     kernel: Kernel
     start: Float[np.ndarray, " S"] | None = None
     layout: Mapping[str, Any] = field(default_factory=dict)
+    _credible: Credible | None = field(default=None, repr=False)
+    _space: Space | None = field(default=None, repr=False)
+
+    def credible_interval(
+        self, level: float = LEVEL, *, posterior: Posterior | None = None
+    ) -> tuple[float, float]:
+        """The interval that contains the value with posterior probability `level`: likely, not proved.
+
+        posterior: `run.posterior(...)` with another prior, number of draws or seed; by default `run.posterior()`, which
+        is computed at the first call.
+        """
+        return self.credible.under(posterior).interval(level)
+
+    def credible_gap(self, level: float = LEVEL, *, posterior: Posterior | None = None) -> float:
+        """The suboptimality is at most this with posterior probability `level`: likely, not proved."""
+        return self.credible.under(posterior).gap(level)
+
+    @property
+    def credible(self) -> Credible:
+        """Value and suboptimality under every draw of the posterior."""
+        if self._credible is None:
+            raise OptionError(
+                "this plan belongs to no run, so it has no posterior; make it with run.plan(reward)"
+            )
+        return self._credible
 
     @cached_property
     def occupancy(self) -> Float[np.ndarray, "H S"]:
@@ -81,12 +112,29 @@ class Plan(ReprMixin):
         }
         return data_frame(columns)
 
-    def act(self, h: int, state: int) -> int:
-        """The action at step h (from 0) in a state; the most probable one for a stochastic policy."""
+    def act(self, h: int, state: int | str) -> int:
+        """The action at step h (from 0) in a state, by number or name; the most probable one of a stochastic policy."""
         H, S = self.policy.shape[:2]
         h = check_int(h, "h", 0, H - 1, f"a step, 0 to {H - 1}", ShapeError)
-        choice = self.policy[h, check_state(state, "state", S)]
+        number = number_of(self.layout, "states", state, S) if isinstance(state, str) else state
+        choice = self.policy[h, check_state(number, "state", S)]
         return int(choice if choice.ndim == 0 else choice.argmax())
+
+    def rollout(self, env: Any, *, seed: int = 0, encode: Callable[[Any], int] | None = None) -> "Rollout":
+        """One episode of a Gymnasium environment under this policy, from wherever it starts.
+
+        encode: observation -> state, as for `explore`. The rewards are those of the environment.
+
+        >>> import horizonfree as hf
+        >>> run = hf.explore(hf.make("river-swim", states=4, horizon=8), episodes=20, progress=False)
+        >>> run.plan(hf.goal(run.problem, 3)).rollout(run.problem.to_gymnasium()).states.shape
+        (9,)
+        """
+        from horizonfree.problems.gymnasium.rollout import rollout
+
+        if self._space is None:
+            raise OptionError("this plan belongs to no run; make it with run.plan(reward)")
+        return rollout(env, self._space, self.layout, self.policy, seed, encode)
 
 
 def make_plan(
@@ -98,21 +146,31 @@ def make_plan(
     *,
     value: float | None = None,
     missing: str | None = None,
+    lift: Lift | None = None,
+    refusal: str = "",
+    question: Callable[[], dict[str, Any]] | None = None,
+    is_claimed: bool = True,
 ) -> Plan:
     """A policy of a `Run` with its certificate, in the units of the reward.
 
-    value: by default that in the estimate. missing: as for `certify.certified`.
+    value: by default that in the estimate. missing: as for `certify.certified`. lift, refusal: as for `Credible`.
+    question: what the certificate answers (certificate_files.py), by default this policy for this reward; is_claimed:
+    whether a file can hold it.
     """
     space, kernel = run.problem.space, confidence.kernel
     bounds, certificate = certify.certified(run.problem.model, confidence, bounds, reward.factor, missing)
     if run._where:
         certificate = replace(certificate, statement=f"{certificate}, {run._where}")
+    if is_claimed:
+        asked = partial(of_policy, run, reward, policy) if question is None else question
+        certificate = replace(certificate, claim=Claim(run, asked))
     if value is None:
         value = float(space.at_start(policy_values(kernel, reward.table, policy)[0]))
     value, low, high = (reward.factor * float(x) + reward.offset for x in (value, bounds.low, bounds.high))
     gap = reward.factor * certificate.eps
+    start, credible = start_distribution_of(space), Credible(run, reward, policy, lift, refusal)
     return Plan(
-        policy, value, low, high, gap, certificate, kernel, start_distribution_of(space), run.problem.layout
+        policy, value, low, high, gap, certificate, kernel, start, run.problem.layout, credible, space
     )
 
 
@@ -137,7 +195,8 @@ def occupancy(
     return mu
 
 
-class Comparison(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Comparison:
     """The difference of the values of two policies, a minus b, for a reward, in its units.
 
     `difference` is that in the estimate. [`low`, `high`] is a confidence interval for the true one, at 1 - delta.
@@ -147,6 +206,24 @@ class Comparison(NamedTuple):
     low: float
     high: float
     delta: float
+    _credible: tuple[Credible, Credible] | None = field(default=None, repr=False)
+
+    @cached_property
+    def probability(self) -> float:
+        """The posterior probability that a is better than b: likely, not proved. Computed at first use."""
+        return probability_better(*self._policies())
+
+    @property
+    def label(self) -> str:
+        """What `probability` is: not proved, with its prior."""
+        return self._policies()[0].posterior.label
+
+    def _policies(self) -> tuple[Credible, Credible]:
+        if self._credible is None:
+            raise OptionError(
+                "this comparison belongs to no run, so it has no posterior; make it with run.compare"
+            )
+        return self._credible
 
     def summary(self) -> str:
         """The result in a sentence."""

@@ -22,7 +22,7 @@ from jaxtyping import Float
 from horizonfree._validation import check_finite_rewards, check_floats, check_number, check_shape, require
 from horizonfree.errors import OptionError, RewardError
 from horizonfree.guarantees.certificate import rounded_up
-from horizonfree.mdp.lift import Lift, lifted, payments, separated, separated_everywhere
+from horizonfree.mdp.lift import PaymentLift, lifted, payments, separated, separated_everywhere
 from horizonfree.mdp.policies import check_allowed, policy_table
 from horizonfree.mdp.rewards import Reward, as_table, resolve
 from horizonfree.models import certify
@@ -52,7 +52,7 @@ class ExtendedReward(NamedTuple):
 
     problem: Problem
     table: Float[np.ndarray, "H S A"]
-    lift: Lift | None = None
+    lift: PaymentLift | None = None
 
 
 def plan_or_evaluate(
@@ -83,13 +83,13 @@ def plan_or_evaluate(
     if spec.discount is not None and spec.discount < 1 and not spec.is_longer and _is_stationary(reward):
         tail = rounded_up(_discounted_tail(table, float(spec.discount)))
         statement += f"; with an infinite horizon, at most {tail} more"
-    certificate = replace(plan.certificate, statement=statement)
+    certificate = replace(plan.certificate, statement=statement, claim=None)
     return replace(plan, policy=plan.policy[: here.horizon], certificate=certificate)
 
 
 def _plan_lifted(
     there: Any,
-    lift: Lift,
+    lift: PaymentLift,
     table: np.ndarray,
     policy: Any,
     *,
@@ -112,7 +112,17 @@ def _plan_lifted(
         bounds = certify.bounds(confidence.lifted(lift), resolved.table, policy[:, lift.origin])
     values = policy_values(lift.kernel(confidence.kernel), resolved.table, policy[:, lift.origin])
     value = float(lift.space.at_start(values[0]))
-    return make_plan(there, resolved, confidence, policy, bounds, value=value, missing=TOO_FEW_EPISODES)
+    return make_plan(
+        there,
+        resolved,
+        confidence,
+        policy,
+        bounds,
+        value=value,
+        missing=TOO_FEW_EPISODES,
+        lift=lift,
+        is_claimed=False,
+    )
 
 
 def extend_reward(

@@ -12,8 +12,8 @@ from jaxtyping import Float, Int
 
 from horizonfree._deprecated import renamed
 from horizonfree._repr import ReprMixin, ReprTable, data_frame
-from horizonfree._validation import check_choice, require
-from horizonfree.errors import OptionError
+from horizonfree._validation import check_choice, check_floats
+from horizonfree.errors import ModelError, OptionError
 from horizonfree.explorers.registry import ExplorerSpec
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.guarantees.e_processes import Check
@@ -23,12 +23,17 @@ from horizonfree.mdp.space import Trajectory
 from horizonfree.models import certify
 from horizonfree.models.base import Confidence, Evidence, Intervals
 from horizonfree.models.misspecification import declared
+from horizonfree.models.posterior import Posterior, posterior
 from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning.induction import policy_values
 from horizonfree.problems.problem import Problem
-from horizonfree.runs.certificates import ConfidenceCache, family_certificate, paper_certificate
-from horizonfree.runs.check import apply_check, check_model_class
-from horizonfree.runs.plan import Comparison, Plan, make_plan
+from horizonfree.runs import observed, properties
+from horizonfree.runs.certificates import ConfidenceCache, certificate_of
+from horizonfree.runs.check import check_model_class
+from horizonfree.runs.constrained import plan_within
+from horizonfree.runs.credible import Credible
+from horizonfree.runs.observed import ObservedReward
+from horizonfree.runs.plan import Comparison, Plan, make_plan, start_distribution_of
 from horizonfree.runs.reward_spec import RewardSpec, plan_or_evaluate
 from horizonfree.runs.robustness import Robustness, compute_robustness
 from horizonfree.runs.state import progress_of
@@ -39,9 +44,15 @@ if TYPE_CHECKING:
 
     from horizonfree.explorers.base import Explorer
     from horizonfree.explorers.loop import Progress
+    from horizonfree.problems.verification.explicit import ExplicitModel
+    from horizonfree.runs.power import Power
 
 PLAN_MODELS = ("likelihood", "explorer")  # estimates in which plans are made
 MAX_WEIGHTS = 8  # in a repr
+EXACT_CLASS = (
+    "a posterior assumes that the model class is correct; for what is likely, plan without misspecification=, which is "
+    "about what is proved"
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,10 +74,13 @@ class Run(ReprMixin):
     until: StopRule | None = None
     folder: Path | None = None
     log: Trajectory | None = field(default=None, repr=False)
+    rewards: ObservedReward | None = field(default=None, repr=False)
+    _view: tuple[np.ndarray, int, bool] | None = None  # start and horizon that are not those of the episodes
     _where: str = ""  # another start or horizon than the explored one, as text for certificates
     # init=False: dataclasses.replace does not copy it to a run with other evidence
     _confidences: ConfidenceCache = field(default_factory=ConfidenceCache, init=False, repr=False)
     _restarts: dict[Any, "Run"] = field(default_factory=dict, init=False, repr=False)
+    _posterior: dict[Any, Posterior] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def episodes(self) -> int:
@@ -105,6 +119,16 @@ class Run(ReprMixin):
 
         return explorer_estimate(self)
 
+    @property
+    def observed_reward(self) -> ObservedReward:
+        """The rewards that were recorded while an environment was stepped, or in a log: an estimate, to plan with."""
+        if self.rewards is None:
+            raise OptionError(
+                "no rewards were recorded: simulated problems have none; explore an environment, or give a log with a "
+                "column reward or cost"
+            )
+        return self.rewards
+
     def confidence(self, delta: float = 0.05, misspecification: Any = 0.0) -> Confidence:
         """The confidence set at 1 - delta; cached."""
         return self._confidences.get(self.problem, self.evidence, delta, misspecification)
@@ -132,6 +156,40 @@ class Run(ReprMixin):
             raise OptionError("this model class has no weights: its kernel is `run.confidence().kernel`")
         return intervals
 
+    def posterior(self, draws: int = 1000, prior: Any = None, seed: int = 0) -> Posterior:
+        """A Bayesian posterior: kernels drawn given the data. What is likely, not proved. The last one is cached.
+
+        draws: how many. Markov chains of a mixture run until they are worth as many independent draws.
+        prior: for a tabular MDP, a Dirichlet distribution for each state-action pair: a concentration per successor, an
+        array [S, A, S] of them, "uniform" (1), "jeffreys" (1/2) or "perks" (1/m of m successors, the default). For the
+        weights of a mixture: uniform by default, or Dirichlet concentrations, a number or one per kernel. Parameters of
+        other features: uniform on the valid ones. Linear MDPs have no posterior.
+
+        >>> import horizonfree as hf
+        >>> problem = hf.make("river-swim", states=4, horizon=8)
+        >>> run = hf.explore(problem, episodes=300, progress=False)
+        >>> posterior = run.posterior(draws=200)
+        >>> posterior.values(hf.goal(problem, 3), [1] * 4).shape
+        (200,)
+        """
+        is_named = prior is None or isinstance(prior, str)
+        key = draws, seed, prior if is_named else check_floats(prior, "prior").tobytes()
+        if key not in self._posterior:
+            if self.problem.sampling is not None:
+                raise OptionError(
+                    "kernels of this problem are estimates from samples, whose error a posterior of the weights would "
+                    "ignore; only proved bounds are available"
+                )
+            confidence = self.confidence()
+            if confidence.is_refuted:
+                raise ModelError(
+                    f"the data refute the model class, so there is no posterior in it: {confidence.refutation()}"
+                )
+            result = posterior(self.problem.model, self.evidence, draws=draws, prior=prior, seed=seed)
+            self._posterior.clear()
+            self._posterior[key] = result
+        return self._posterior[key]
+
     def check(self, by: Any = None, *, alternatives: Any = "auto", delta: float = 0.05) -> Check:
         """Test the model class against richer ones by e-values; a refutation is wrong with probability at most delta.
 
@@ -154,7 +212,7 @@ class Run(ReprMixin):
         self,
         delta: float = 0.05,
         *,
-        method: str = "uniform",
+        method: str | None = None,
         rewards: Any = None,
         misspecification: Any = 0.0,
         alternatives: Any = None,
@@ -162,8 +220,11 @@ class Run(ReprMixin):
     ) -> Certificate:
         """A suboptimality bound for the plans of every reward of total at most 1, or of the `rewards`.
 
-        method: "uniform" (any run), "direct" (sharper and slower, for up to 5 unknown directions), or "paper" for the
-        algorithm's own guarantee, at the delta it explored with, which holds for plan(..., model="explorer").
+        method: by default the smallest bound that takes about a second at most; `Certificate.method` names it. Or
+        "uniform" (any run), "direct" (sharper and slower, for up to 5 unknown directions), or "paper" for the
+        algorithm's own guarantee, at the delta it explored with, which holds for plan(..., model="explorer"); with
+        sets="likelihood" at any delta fixed beforehand, for plan(reward, delta=delta).
+        "uniform" and "direct" are proved on the same event, so the smaller of them costs no delta.
         rewards: a list of rewards, "goals" (to end in a state, for each) or "occupancies" (to stay in it). The bound is
         the largest over their plans; the bounds of all of them hold together.
         misspecification: how far the transition probabilities may be from the model class, in total variation: a
@@ -176,23 +237,8 @@ class Run(ReprMixin):
         >>> run.certificate(rewards="goals").eps < run.certificate().eps < 1
         True
         """
-        if alternatives is not None:
-            if declared(misspecification) is not None:
-                raise OptionError(
-                    "alternatives= tests a model class that is assumed to be correct; give that or misspecification="
-                )
-            certificate = self.certificate(delta, method=method, rewards=rewards, progress=progress)
-            return apply_check(certificate, self.check(alternatives=alternatives, delta=delta))
-        model = self.problem.model
-        if rewards is not None:
-            return family_certificate(self, rewards, self.confidence(delta, misspecification), progress)
-        if declared(misspecification) is not None or self.problem.sampling is not None:
-            meaning = "'uniform', with misspecification= or kernels from samples"
-            require(isinstance(method, str) and method == "uniform", "method", method, meaning)
-            return certify.uniform(model, self.evidence, self.confidence(delta, misspecification))
-        if check_choice(method, "method", [*model.methods, "paper"]) == "paper":
-            return paper_certificate(self, delta)
-        return certify.uniform(model, self.evidence, self.confidence(delta), method)
+        options = {"method": method, "rewards": rewards, "alternatives": alternatives, "progress": progress}
+        return certificate_of(self, delta, misspecification=misspecification, **options)
 
     def plan(
         self,
@@ -207,10 +253,12 @@ class Run(ReprMixin):
         discount: float | None = None,
         final: Any = None,
         transition: Any = None,
+        constraints: Any = None,
     ) -> Plan:
         """The best policy for a reward in the estimate, with a confidence interval and a suboptimality bound.
 
-        reward: [H, S, A], [S, A], [S], a function (h, s, a) -> number, or what `goal`, `occupancy`, `rescale` return.
+        reward: [H, S, A], [S, A], [S], a function (h, s, a) -> number, or what `goal`, `occupancy`, `rescale` return;
+        or an event (`hf.reach`) or a property (`hf.property`), with a plan for its number of steps.
         scale: "total" (at most 1 along every trajectory), "per-step" (entries in [0, 1]; bounds grow with H), "rescale"
         (any numbers, costs as negative ones; values and bounds are in their units).
         model: "likelihood" plans in the maximum-likelihood estimate, "explorer" in the explorer's own.
@@ -219,6 +267,8 @@ class Run(ReprMixin):
         misspecification: as for `certificate`.
         discount: step h counts discount^(h-1) times. final: [S], paid for the state after the last step. transition:
         also paid for a step from s by a to s', [S, A, S] or a function (s, a, s') -> number.
+        constraints: a list of `hf.at_most(cost, bound)` and `hf.at_least(reward, bound)`; the answer is a
+        `ConstrainedPlan`, a randomised policy with `status` and the interval of every constraint.
 
         >>> import horizonfree as hf
         >>> problem = hf.make("river-swim", states=4, horizon=8)
@@ -226,21 +276,28 @@ class Run(ReprMixin):
         >>> plan = run.plan(hf.goal(problem, 3))
         >>> plan.value_low <= plan.value <= plan.value_high
         True
-        >>> plan.act(0, 0)
-        1
         """
         options: dict[str, Any] = {"scale": scale, "delta": delta, "model": model}
         check_choice(model, "model", PLAN_MODELS)
-        if not (discount is None and final is None and transition is None):
-            spec, where = RewardSpec(discount, final, transition), {"start": start, "horizon": horizon}
-            return plan_or_evaluate(
-                self, reward, None, spec, misspecification=misspecification, **options, **where
-            )
+        is_extended = not (discount is None and final is None and transition is None)
+        where = {"start": start, "horizon": horizon, "misspecification": misspecification}
+        if constraints is not None:
+            return plan_within(self, reward, constraints, is_extended=is_extended, **options, **where)
+        if isinstance(reward, ObservedReward):
+            observed.check_plain(discount, final, transition, misspecification, model)
+            return observed.answer(self, reward, None, delta=delta, start=start, horizon=horizon)
+        if properties.is_property(reward):
+            properties.check_plain(scale, horizon, misspecification, is_extended)
+            return properties.answer(self, reward, delta=delta, model=model, start=start)
+        if is_extended:
+            spec = RewardSpec(discount, final, transition)
+            return plan_or_evaluate(self, reward, None, spec, **options, **where)
         if start is not None or horizon is not None:
             there = self.restart_from(start, horizon)
             return there.plan(reward, misspecification=misspecification, **options)
         resolved = self.resolved(reward, scale)
         confidence = self.confidence(delta, misspecification)
+        refusal = "" if declared(misspecification) is None else EXACT_CLASS
         if model == "explorer":
             space = self.problem.space
             from horizonfree.runs.explorer_plan import explorer_plan
@@ -249,9 +306,10 @@ class Run(ReprMixin):
             policy = named_allowed(space, np.array(own.policy, np.int32))
             bounds = certify.bounds(confidence, resolved.table, policy)
             value = float(space.at_start(own.V[0]))
-            return make_plan(self, resolved, confidence, policy, bounds, value=value)
+            return make_plan(self, resolved, confidence, policy, bounds, value=value, refusal=refusal)
         policy, bounds = certify.planned(self.problem.model, confidence, resolved.table)
-        return make_plan(self, resolved, confidence, policy, bounds)
+        is_claimed = declared(misspecification) is None
+        return make_plan(self, resolved, confidence, policy, bounds, refusal=refusal, is_claimed=is_claimed)
 
     def evaluate(
         self,
@@ -277,7 +335,14 @@ class Run(ReprMixin):
         >>> swim.value_low <= swim.value <= swim.value_high
         True
         """
-        if not (discount is None and final is None and transition is None):
+        is_extended = not (discount is None and final is None and transition is None)
+        if isinstance(reward, ObservedReward):
+            observed.check_plain(discount, final, transition)
+            return observed.answer(self, reward, policy, delta=delta, start=start, horizon=horizon)
+        if properties.is_property(reward):
+            properties.check_plain(scale, horizon, 0.0, is_extended)
+            return properties.answer(self, reward, policy, delta=delta, start=start)
+        if is_extended:
             spec = RewardSpec(discount, final, transition)
             options = {"scale": scale, "delta": delta, "start": start, "horizon": horizon}
             return plan_or_evaluate(self, reward, policy, spec, **options)
@@ -313,12 +378,15 @@ class Run(ReprMixin):
         if start is not None or horizon is not None:
             there = self.restart_from(start, horizon)
             return there.compare(reward, policy_a, policy_b, scale=scale, delta=delta)
+        if isinstance(reward, ObservedReward):
+            return observed.compare(self, reward, (policy_a, policy_b), delta=delta)
         resolved, confidence = self.resolved(reward, scale), self.confidence(delta)
         policies = self._policy(policy_a), self._policy(policy_b)
         low, high = certify.difference(self.problem.model, confidence, resolved.table, policies)
         space, kernel, factor = self.problem.space, confidence.kernel, resolved.factor
         a, b = (float(space.at_start(policy_values(kernel, resolved.table, x)[0])) for x in policies)
-        return Comparison(factor * (a - b), factor * low, factor * high, float(confidence.delta))
+        credible = Credible(self, resolved, policies[0]), Credible(self, resolved, policies[1])
+        return Comparison(factor * (a - b), factor * low, factor * high, float(confidence.delta), credible)
 
     def _policy(self, policy: Any) -> np.ndarray:
         table = policy_table(policy, *self.problem.space.sizes)
@@ -342,7 +410,8 @@ class Run(ReprMixin):
         key = np.asarray(problem.space.initial).tobytes(), problem.horizon, is_paid_after
         if key not in self._restarts:
             where = "" if is_paid_after else f"from {problem.start_name()}, in {problem.horizon} steps"
-            self._restarts[key] = replace(self, problem=problem, _where=where)
+            view = start_distribution_of(problem.space), problem.horizon, is_paid_after
+            self._restarts[key] = replace(self, problem=problem, _where=where, _view=view)
         return self._restarts[key]
 
     seen_from = renamed("Run.seen_from", restart_from)
@@ -360,6 +429,16 @@ class Run(ReprMixin):
         options: dict[str, Any] = {"target": target, "reward": reward, "delta": delta, "shape": shape}
         return compute_robustness(self.problem, self.evidence, confidence, **options)
 
+    def power(self, reward: Any, *, episodes: Any, **decision: Any) -> "Power":
+        """How probably a decision is certified after so many more episodes: `horizonfree.runs.power.power`.
+
+        The decision: target= (a suboptimality), or policy= with incumbent= or at_least=. gather: how the episodes are
+        recorded; costs: of an episode.
+        """
+        from horizonfree.runs.power import power
+
+        return power(self, reward, episodes=episodes, **decision)
+
     def resume(self, **until: Any) -> "Run":
         """Go on exploring: resume(episodes=500), resume(until_eps=0.1), ...; resume() finishes an interrupted run.
 
@@ -373,6 +452,27 @@ class Run(ReprMixin):
         from horizonfree.runs.explore import advance
 
         return advance(self, **until)
+
+    def explicit_model(
+        self, what: str = "interval", *, delta: float = 0.05, floor: float = 0.0
+    ) -> "ExplicitModel":
+        """What model checkers read: the confidence set as an "interval" MDP, or the "estimate" as an MDP.
+
+        Every kernel of the confidence set is a member of the interval MDP, which has more and wider values; its
+        description says by how much. floor: raise lower ends of 0 to this, such as 1e-12, for checkers that refuse 0;
+        the model then takes for granted that these transitions are possible.
+        """
+        from horizonfree.runs.exported import explicit_model
+
+        return explicit_model(self, what, delta=delta, floor=floor)
+
+    def to_drn(self, path: str | PathLike[str], what: str = "interval", **options: Any) -> None:
+        """Write `explicit_model` as Storm's explicit text format."""
+        self.explicit_model(what, **options).to_drn(path)
+
+    def to_umb(self, path: str | PathLike[str], what: str = "interval", **options: Any) -> None:
+        """Write `explicit_model` as a unified Markov binary."""
+        self.explicit_model(what, **options).to_umb(path)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the run into a new folder, from which `load` reads it back."""
@@ -393,6 +493,7 @@ class Run(ReprMixin):
         if self.has_parameter and problem.layout.get("weights"):
             weights = enumerate(self.weights[:MAX_WEIGHTS])
             lines.append(("weights", ", ".join(f"{problem.weight_name(i)}: {x:.3f}" for i, x in weights)))
+        lines += [("log", note) for note in problem.layout.get("log", {}).get("notes", ())]
         if self.folder is not None:
             lines.append(("folder", str(self.folder)))
         lines.append(("next", "run.plan(reward), run.certificate(), run.resume(episodes=100)"))

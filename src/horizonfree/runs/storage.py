@@ -29,6 +29,7 @@ from horizonfree.errors import HorizonfreeError, RunError
 from horizonfree.explorers.registry import EXPLORERS, ExplorerSpec, current_name
 from horizonfree.models.serialization import arrays_of, rebuild, under
 from horizonfree.runs import files, recipes
+from horizonfree.runs.observed import ObservedReward
 from horizonfree.runs.run import Run
 from horizonfree.runs.state import StoredState, arrays_of_state
 from horizonfree.runs.until import StopRule, check_stored_rule
@@ -261,6 +262,8 @@ def _write_checkpoint(folder: Path, run_id: str, run: Run, mark: Mark) -> Mark:
         after = Mark(run.episodes, len(lines), zlib.crc32(lines))
         files.replace_file(folder / RECORDS, lines)
     arrays = arrays_of(run.evidence, "evidence.") | arrays_of_state(run.state, "state.")
+    if run.rewards is not None:
+        arrays |= run.rewards.arrays("rewards.")
     until = None
     if run.until is not None:
         rule = {x.name: getattr(run.until, x.name) for x in dataclasses.fields(StopRule)}
@@ -294,7 +297,10 @@ def _read_checkpoint(run: Run, run_id: str, path: Path) -> Checkpoint:
         until = check_stored_rule(StopRule(**header["until"], **rule), run.problem)
     state = StoredState(under(arrays, "state."), path, header["versions"])
     records = from_lines(lines, header["records"]["types"])
-    grown = dataclasses.replace(run, evidence=evidence, state=state, records=records, until=until)
+    rewards = ObservedReward.of_arrays(under(arrays, "rewards."))
+    grown = dataclasses.replace(
+        run, evidence=evidence, state=state, records=records, until=until, rewards=rewards
+    )
     return Checkpoint(grown, mark, header["versions"])
 
 

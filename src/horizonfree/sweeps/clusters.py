@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from horizonfree._extras import needs_extra
 from horizonfree.errors import OptionError, ProcessError
 from horizonfree.sweeps.executors import WORKER_DIED, Executor, Outcome
 from horizonfree.sweeps.worker import environment, execute
@@ -29,11 +30,9 @@ class DaskExecutor(Executor):
     """A client of a local Dask cluster, or of the scheduler at an address."""
 
     def __init__(self, address: str, workers: int | None, threads: int) -> None:
-        try:
+        with needs_extra("dask", "sweeps on Dask"):
             import dask
             from distributed import Client, KilledWorker, LocalCluster
-        except ImportError:
-            raise OptionError("Dask is not installed: pip install 'horizonfree[dask]'") from None
         self.death = KilledWorker
         self.cluster: Any = None
         if address:
@@ -120,10 +119,8 @@ class RayExecutor(Executor):
         except (OSError, ValueError) as error:
             raise OptionError(f"no Ray cluster answers at {address}: {error}. {TOKEN_ADVICE}") from None
         with _loopback_only() if is_local else nullcontext():
-            try:
+            with needs_extra("ray", "sweeps on Ray"):
                 import ray
-            except ImportError:
-                raise OptionError("Ray is not installed: pip install 'horizonfree[ray]'") from None
             self.ray = ray
             self.is_owner = not ray.is_initialized()
             if address and not self.is_owner:

@@ -9,6 +9,7 @@ import numpy as np
 from horizonfree.batch.evaluate import CURVES
 from horizonfree.mdp.rewards import family
 from horizonfree.problems.problem import Problem
+from horizonfree.runs.certificates import explorer_claim
 from horizonfree.runs.run import Run
 
 MEASURES = {
@@ -64,5 +65,5 @@ class RunMeasures:
 
 def _claim(run: Run, delta: float) -> float:
     """The bound that the explorer itself claims; nan if it claims none, or at lower confidence."""
-    claim = None if run.explorer is None else run.explorer.claim(run.problem.model, run.progress.state)
+    claim = explorer_claim(run, delta)
     return np.nan if claim is None or claim.delta > delta else claim.eps

@@ -43,7 +43,7 @@ def execute(task: Mapping[str, Any], threads: int) -> dict[str, Any]:
 
 
 def peak_memory() -> int:
-    """The largest number of bytes that this process has used.
+    """The largest number of bytes that this process has used; 0 on Windows, where it is not measured.
 
     On Linux from /proc: `getrusage` would include the memory of the process that started this one.
     """
@@ -51,8 +51,10 @@ def peak_memory() -> int:
         match = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
         if match:
             return int(match[1]) * 1024
-    import resource
-
+    try:
+        import resource
+    except ImportError:
+        return 0
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 

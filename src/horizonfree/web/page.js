@@ -3,7 +3,7 @@
 import { makeBoard } from "/board.js";
 import * as link from "/link.js";
 import { makeTable } from "/table.js";
-import { bound, boundText, count, distinct, interval, max, min, number, origin } from "/text.js";
+import { bound, boundText, count, distinct, interval, likely, max, min, number, origin } from "/text.js";
 
 const WAIT_MS = 150; // before "Planning ..." is shown
 const STEP_MS = 280; // of a step of an episode
@@ -253,7 +253,7 @@ function show() {
   if (!answer) {
     $("value").textContent = "–";
     $("proof").textContent = "Paint a reward to begin.";
-    $("between").textContent = $("truth").textContent = $("episode").textContent = "\u00a0";
+    $("between").textContent = $("likely").textContent = $("truth").textContent = $("episode").textContent = "\u00a0";
     return;
   }
   $("value").textContent = number(answer.value);
@@ -262,6 +262,7 @@ function show() {
   showEveryReward();
   $("between").textContent = between();
   $("proof").textContent = proof();
+  $("likely").textContent = likely(answer.likely);
   $("truth").textContent =
     answer.loss === null ? "\u00a0" : `True suboptimality ${number(answer.loss)}; known because this problem is simulated.`;
   const from = isDrawn() ? ` starts in ${view.place(answer.episode[0])} and` : "";

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from horizonfree._extras import needs_extra
 from horizonfree._validation import require
 from horizonfree.errors import HorizonfreeError, OptionError
 from horizonfree.runs.run import Run
@@ -63,13 +64,14 @@ def app(run: Run, *, delta: float = 0.05) -> "Starlette":
 
 def app_of(session: Session) -> "Starlette":
     """The playground of a session."""
-    from starlette.applications import Starlette
-    from starlette.concurrency import run_in_threadpool
-    from starlette.exceptions import HTTPException
-    from starlette.middleware import Middleware
-    from starlette.requests import ClientDisconnect, Request
-    from starlette.responses import JSONResponse, Response
-    from starlette.routing import Route
+    with needs_extra("web", "the playground"):
+        from starlette.applications import Starlette
+        from starlette.concurrency import run_in_threadpool
+        from starlette.exceptions import HTTPException
+        from starlette.middleware import Middleware
+        from starlette.requests import ClientDisconnect, Request
+        from starlette.responses import JSONResponse, Response
+        from starlette.routing import Route
 
     session_problem = session.run.problem
     H, S = session_problem.horizon, session_problem.num_states
@@ -203,10 +205,8 @@ def serve(
 
     ready: called with the address when the server is warmed up.
     """
-    try:
+    with needs_extra("web", "the playground"):
         import uvicorn
-    except ImportError:
-        raise OptionError("the playground needs a web server: pip install 'horizonfree[web]'") from None
     require(is_loopback(host), "host", host, "this machine, 127.0.0.1 or localhost")
     require(0 <= port < 2**16, "port", port, "a port, 0 to 65535, 0 for any free one")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

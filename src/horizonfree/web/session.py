@@ -32,6 +32,7 @@ from horizonfree.report.facts import (
     without_assumed_truth,
 )
 from horizonfree.report.history import goal_states
+from horizonfree.runs.credible import likely
 from horizonfree.runs.plan import Plan
 from horizonfree.runs.run import Run
 
@@ -48,6 +49,7 @@ MISSPECIFICATIONS = (
     0.05,
     0.1,
 )  # of the slider
+FAST_WORK = 2e8  # transitions of dynamic programmes in a fraction of a second
 MAX_CACHED_PLANS = 16
 MODES = ("end", "along")
 RANDOM_START = -1  # in place of a first state: the start distribution of the problem
@@ -140,9 +142,16 @@ class Session:
             "is_rejected": certificate.is_rejected,
             "misspecification": self.misspecifications[misspecification],
             "every": self._every(misspecification),
+            "likely": self._likely(plan) if is_default_start else None,
             "loss": loss,
             "episode": self.episode(plan, start, seed).tolist(),
         }
+
+    def _likely(self, plan: Plan) -> dict[str, Any] | None:
+        """Credible interval and gap of a plan; None where there is no posterior, or where it takes long."""
+        with self._lock:
+            result = likely(plan.credible, work=FAST_WORK)
+        return None if result.refusal else result.data()
 
     def _every(self, misspecification: int) -> dict[str, Any]:
         """The bound for every reward, and the smallest misspecification that the data do not refute."""

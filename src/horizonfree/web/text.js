@@ -39,6 +39,13 @@ export function interval(low, high) {
   return `[${ends.join(", ")}]`;
 }
 
+// What the posterior says of a plan; null where there is none.
+export const likely = (found) =>
+  found === null
+    ? "\u00a0"
+    : `Likely: value in ${interval(found.low, found.high)}, suboptimality at most ${number(found.gap)}, ` +
+      `with posterior probability ${found.level} (${found.label}).`;
+
 // The bound for many rewards.
 export const boundText = (name, { eps, is_vacuous }) =>
   is_vacuous ? `${name}: nothing is certified yet.` : `${name}: suboptimality at most ${bound(eps)}.`;

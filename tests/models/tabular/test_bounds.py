@@ -50,6 +50,9 @@ def test_the_bounds_agree_with_the_literal_recursion(case):
         found = slow.bounds(reward, as_weights(policy, A), 0)
         for confidence in both:
             quick = bounds_of(case, reward, policy, confidence)
+            if "paths" in quick:
+                low, high, _ = ref.paths(confidence, reward, policy, np.eye(S)[0])
+                found |= {"low": max(found["low"], low), "high": min(found["high"], high)}
             assert {name: quick[name] for name in found} == pytest.approx(found, rel=1e-9, abs=1e-9)
 
 
@@ -68,14 +71,37 @@ def test_no_kernel_on_the_boundary_of_the_balls_loses_more(case):
     for i in range(4):
         reward = random_reward(rng, H, S, A)
         policy = best_plan(case.confidence.centre, reward).policy if i < 3 else random_policy(rng, H, S, A)
-        found = bounds_of(case, reward, policy)
+        found = bounds_of(case, reward, policy, case.without_joint)
         for P in kernels_on_the_boundary(case, rng, functions(case, rng, reward, policy)):
             lost, value = loss(P, reward, policy)
-            for name in ("uniform", "interval", "tangent"):
+            for name in {"uniform", "interval", "tangent", "paths"} & found.keys():
                 assert lost <= found[name] + 1e-9, name
             assert found["low"] - 1e-9 <= value <= found["high"] + 1e-9
             largest = max(largest, lost / max(found["tangent"], 1e-12))
     assert largest > 0.1  # the adversary is not a weak one
+
+
+def test_differences_of_policies_agree_with_the_literal_recursion_and_hold_on_the_boundary(case):
+    """Corollary 6a: never wider than the intervals of both, and no kernel of the balls is outside."""
+    rng = np.random.default_rng(4)
+    H, S, A = case.problem.space.sizes
+    slow = literal(case)
+    for i in range(3):
+        reward = random_reward(rng, H, S, A)
+        a = best_plan(case.confidence.centre, reward).policy
+        b = (
+            np.where(rng.random(a.shape) < 0.2, rng.integers(A, size=a.shape), a)
+            if i
+            else random_policy(rng, H, S, A)
+        )
+        low, high = case.confidence.difference(reward, (a, b))
+        own, other = (bounds_of(case, reward, x) for x in (a, b))
+        expected = slow.difference(reward, [as_weights(x, A) for x in (a, b)], 0)
+        assert low == pytest.approx(max(expected[0], own["low"] - other["high"]), abs=1e-9)
+        assert high == pytest.approx(min(expected[1], own["high"] - other["low"]), abs=1e-9)
+        for P in kernels_on_the_boundary(case, rng, functions(case, rng, reward, a)):
+            difference = loss(P, reward, a)[1] - loss(P, reward, b)[1]
+            assert low - 1e-9 <= difference <= high + 1e-9
 
 
 def test_without_blocks_the_bounds_hold_and_are_wider(case, monkeypatch):

@@ -39,9 +39,8 @@ def test_bets_agree_with_their_definition():
     N = rows(rng, 20, largest=3)
     p = rng.dirichlet(np.ones(6), len(N))
     m = np.full(len(N), 6)
-    for has_kt in (True, False):
-        slow = [ref.log_e(x, y, 6 if has_kt else None) - 2.0 for x, y in zip(N, p)]
-        np.testing.assert_allclose(violation(N, p, m.astype(float), 2.0, has_kt), slow, rtol=1e-9, atol=1e-9)
+    slow = [ref.log_e(x, y, 6) - 2.0 for x, y in zip(N, p)]
+    np.testing.assert_allclose(violation(N, p, m.astype(float), 2.0), slow, rtol=1e-9, atol=1e-9)
     for kappa in radius.KAPPAS:
         p_hat = N / np.maximum(N.sum(1, keepdims=True), 1)
         safe = np.where(N > 0, p_hat, 1.0)
@@ -54,8 +53,7 @@ def test_bets_agree_with_their_definition():
 
 def test_a_distribution_that_excludes_what_was_seen_is_outside():
     N, p = np.array([[3.0, 1.0]]), np.array([[1.0, 0.0]])
-    for has_kt in (True, False):
-        assert np.isposinf(violation(N, p, np.array([2.0]), 9.0, has_kt))
+    assert np.isposinf(violation(N, p, np.array([2.0]), 9.0))
 
 
 def test_the_sets_are_convex_and_unseen_successors_cost_nothing():
@@ -65,23 +63,21 @@ def test_the_sets_are_convex_and_unseen_successors_cost_nothing():
     ends = rng.dirichlet(np.ones(6), (2, len(N)))
     at = [t * ends[0] + (1 - t) * ends[1] for t in (0.0, 0.5, 1.0)]
     m = np.full(len(N), 6.0)
-    for has_kt in (True, False):
-        low, middle, high = (violation(N, p, m, 0.0, has_kt) for p in at)
-        assert float((low + high - 2 * middle).min()) >= -1e-9
+    low, middle, high = (violation(N, p, m, 0.0) for p in at)
+    assert float((low + high - 2 * middle).min()) >= -1e-9
     wide, p = (np.pad(x, ((0, 0), (0, 3))) for x in (N, at[1]))
-    np.testing.assert_allclose(violation(wide, p, m, 0.0, False), middle)
+    np.testing.assert_allclose(violation(wide, p, m, 0.0), middle)
 
 
-@pytest.mark.parametrize("has_kt", [True, False])
-def test_balls_agree_with_the_literal_lemmas(has_kt):
+def test_balls_agree_with_the_literal_lemmas():
     rng = np.random.default_rng(2)
     N = rows(rng, 24)
     support = np.ones(N.shape, bool)
     support[::2] = N[::2] > 0
     support[:, 0] = True
-    found = balls(N, support.sum(1), 8.3, has_kt)
+    found = balls(N, support.sum(1), 8.3)
     for i, x in enumerate(N):
-        centre, eps, is_complete = ref.ball(x, int(support[i].sum()), 8.3, has_kt)
+        centre, eps, is_complete = ref.ball(x, int(support[i].sum()), 8.3)
         assert float(found.eps[i]) == pytest.approx(eps * radius.ROUNDING_FACTOR, rel=1e-9)
         np.testing.assert_allclose(found.centre[i], centre, rtol=1e-12)
         assert bool(found.is_complete[i]) == is_complete
@@ -89,10 +85,10 @@ def test_balls_agree_with_the_literal_lemmas(has_kt):
 
 # n eps at L = log(64/.05), all m successors equally frequent, for n = 100, 1e3, 1e4, 1e5.
 TABLE = {
-    (3, True): (14.3, 12.6, 12.1, 12.5),
-    (3, False): (14.7, 13.6, 13.7, 13.8),
-    (1, True): (8.7, 8.0, 7.9, 7.9),
-    (1, False): (9.0, 8.3, 7.9, 7.9),
+    (3, True): (13.4, 12.8, 12.4, 12.7),
+    (3, False): (14.9, 13.8, 14.0, 14.0),
+    (1, True): (8.8, 8.2, 8.1, 8.1),
+    (1, False): (9.2, 8.6, 8.2, 8.1),
 }
 
 
@@ -102,7 +98,7 @@ def test_the_radii_of_the_table(m, is_complete):
     N = np.pad(np.repeat(n[:, None] / m, m, axis=1), ((0, 0), (0, 1)))
     support = np.ones(N.shape, bool)
     support[:, -1] = not is_complete
-    found = balls(N, support.sum(1), math.log(64 / 0.05), False)
+    found = balls(N, support.sum(1), math.log(64 / 0.05))
     np.testing.assert_allclose(n * found.eps, TABLE[m, is_complete], rtol=0.01)
     assert found.is_complete.tolist() == [is_complete] * 4
 
@@ -113,16 +109,15 @@ def kl(centre, p):
         return np.where(centre > 0, centre * np.log(centre / p), 0.0).sum(-1)
 
 
-@pytest.mark.parametrize("has_kt", [True, False])
 @pytest.mark.parametrize("is_complete", [True, False])
-def test_no_distribution_that_the_bets_allow_is_outside_the_ball(is_complete, has_kt):
+def test_no_distribution_that_the_bets_allow_is_outside_the_ball(is_complete):
     """From the frequencies along 60 directions each to the boundary of the set of the bets: the largest KL is there."""
     rng = np.random.default_rng(3)
     seen = rows(rng, 92, largest=5)
     support = seen > 0 if is_complete else np.ones(seen.shape, bool)
     support[:, 0] = True
     L = float(rng.choice([1.0, 4.0, 8.3]))
-    found = balls(seen, support.sum(1), L, has_kt)
+    found = balls(seen, support.sum(1), L)
     N, support, centre, eps = (np.repeat(x, 60, axis=0) for x in (seen, support, found.centre, found.eps))
     m = support.sum(1).astype(float)
     n = N.sum(1, keepdims=True)
@@ -135,7 +130,7 @@ def test_no_distribution_that_the_bets_allow_is_outside_the_ball(is_complete, ha
     low, high = np.zeros(len(N)), np.full(len(N), 1 - 1e-12)
     for _ in range(50):
         middle = (low + high) / 2
-        is_inside = violation(N, at(middle), m, L, has_kt) <= 0
+        is_inside = violation(N, at(middle), m, L) <= 0
         low, high = np.where(is_inside, middle, low), np.where(is_inside, high, middle)
     ratio = kl(centre, at(low)) / eps
     assert np.nanmax(ratio) <= 1 + 1e-7

@@ -1,9 +1,12 @@
 """The gap for every reward: the literal programmes, and the worst rewards that linear programming finds."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from horizonfree.models.tabular.joint import Joint, no_joint
 from horizonfree.models.tabular.uniform import uniform
 from horizonfree.problems.classes import Tabular
 from tests.models.tabular.worlds import boundary, loss, random_table, world
@@ -21,17 +24,38 @@ def test_it_agrees_with_one_programme_per_eta(H):
     for size in (1e-6, 1e-3, 0.02, 0.3):
         P, eps = random_table(rng, 4, 2, 3), size * rng.random((4, 2))
         eps[1, 0] = 0.0
-        gap, kappa = ref.uniform(P, eps, H, 0)
-        quick = uniform(space, space.kernel(P), eps)
-        assert float(quick.gap()) == pytest.approx(gap, rel=1e-9, abs=1e-12)
-        assert float(quick.kappa) == pytest.approx(kappa, rel=1e-9, abs=1e-15)
+        bounds = ref.uniform(P, eps, H, np.eye(4)[0])
+        quick = uniform(space, space.kernel(P), eps, no_joint(eps.shape))
+        assert quick.gap() == pytest.approx(min(bounds["pinsker"], bounds["hellinger"]), rel=1e-9, abs=1e-12)
+        assert quick.kappa == pytest.approx(bounds["kappa"], rel=1e-9, abs=1e-15)
+
+
+@pytest.mark.parametrize("start", [0, [0.5, 0.3, 0.2, 0.0]])
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_with_point_masses_it_agrees_with_one_programme_per_eta(start, is_mixed):
+    """Each of the three bounds, for rows of which most, or all, have one successor; one is unknown, one is known."""
+    rng = np.random.default_rng(int(is_mixed))
+    for H, size in ((1, 0.01), (2, 0.3), (7, 0.01), (7, 1e-4), (7, 2.0)):
+        P = np.eye(4)[rng.integers(4, size=(4, 2))]
+        if is_mixed:
+            P[1, 1], P[2, 0] = rng.dirichlet(np.ones(4), 2)
+        eps = size * rng.random((4, 2))
+        eps[3, 1], eps[3, 0] = np.inf, 0.0
+        is_covered = ((P > 0).sum(-1) == 1) & (rng.random((4, 2)) < 0.7) & np.isfinite(eps) & (eps > 0)
+        space = Tabular(4, 2, H, start=start).space
+        mu = np.eye(4)[0] if start == 0 else np.array(start)
+        for exponent in (np.inf, size):
+            bounds = ref.uniform(P, eps, H, mu, is_covered, exponent)
+            quick = uniform(space, space.kernel(P), eps, Joint(is_covered * 5.0, 1.0, exponent))
+            assert asdict(quick) == pytest.approx(bounds, rel=1e-9, abs=1e-12)
+            assert quick.gap() == min(quick.pinsker, quick.hellinger, quick.leak + quick.rest)
 
 
 def test_nothing_is_lost_in_one_step_nor_where_all_is_known():
     P = random_table(np.random.default_rng(0), 4, 2, 3)
     for H, eps in ((1, np.full((4, 2), np.inf)), (5, np.zeros((4, 2)))):
         space = space_of(H)
-        assert float(uniform(space, space.kernel(P), eps).gap()) == 0.0
+        assert float(uniform(space, space.kernel(P), eps, no_joint(eps.shape)).gap()) == 0.0
 
 
 def test_an_unknown_pair_costs_what_it_takes_to_get_there():
@@ -39,7 +63,7 @@ def test_an_unknown_pair_costs_what_it_takes_to_get_there():
     P = np.zeros((3, 1, 3))
     P[0, 0], P[1, 0, 1] = [0.0, 0.99, 0.01], 1.0
     space, eps = space_of(3, 3, 1), np.asarray([[1e-9], [1e-9], [np.inf]])
-    found = uniform(space, space.kernel(P), eps)
+    found = uniform(space, space.kernel(P), eps, no_joint(eps.shape))
     assert 0.02 < float(found.gap()) < 0.025
     assert float(found.kappa) > 1e100
 

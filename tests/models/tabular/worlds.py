@@ -1,5 +1,6 @@
 """Small tables and their evidence, many at once, for the tests of this folder."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -11,6 +12,8 @@ from horizonfree.guarantees.e_processes import ladder
 from horizonfree.models import certify
 from horizonfree.models.tabular.confidence import confidence
 from horizonfree.models.tabular.evidence import full_lists
+from horizonfree.models.tabular.joint import no_joint
+from horizonfree.models.tabular.uniform import uniform
 from horizonfree.planning.rollout import Sampler
 from horizonfree.problems.classes import Tabular
 
@@ -59,6 +62,13 @@ class World(NamedTuple):
     def pairs(self):
         """The unknown pairs, as an index."""
         return tuple(np.asarray(self.problem.model.pairs).T)
+
+    @property
+    def without_joint(self):
+        """The confidence of the balls alone: kernels in every ball may be outside the joint confidence set."""
+        own, joint = self.confidence, no_joint(self.confidence.balls.eps.shape)
+        found = uniform(own.space, own.centre, own.balls.eps, joint)
+        return replace(own, joint=joint, uniform=found, eps=found.gap())
 
     def in_full(self, delta=0.05):
         """What the evidence says, on the lists of all that is possible."""

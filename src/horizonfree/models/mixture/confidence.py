@@ -25,6 +25,7 @@ from horizonfree.models.mixture import tangent
 from horizonfree.models.mixture.direct import MAX_UNKNOWNS, direct
 from horizonfree.models.mixture.divergence import DivergenceBound, compare, hellinger, tilts
 from horizonfree.models.mixture.ellipsoid import Ellipsoid, ellipsoid
+from horizonfree.models.mixture.entries import entry_intervals
 from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.likelihood import maximum_likelihood
 from horizonfree.models.mixture.tangent import bounds_of_states
@@ -35,6 +36,9 @@ MIN_SLOTS_TO_PRUNE = (
     2**14
 )  # successors of all pairs: with more, an e-process that cannot be the best is left out
 EPS_BELOW_ONE = 1e-12  # a gap of 1 has an infinite divergence behind it
+
+PROGRAMMES_PER_DIRECTION = 6  # of the method "direct", about
+MAX_WORK = 5e7  # transitions of dynamic programmes in about a second
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,8 +167,17 @@ class MixtureConfidence(Confidence):
 
     @property
     def sharpest(self) -> str:
-        """Over the likelihood set itself where there are few unknowns."""
-        return "direct" if 0 < self.valid.num_free <= MAX_UNKNOWNS else "uniform"
+        """Over the likelihood set itself where that takes about a second at most.
+
+        A polytope in q directions takes about 6^q dynamic programmes over S A n H transitions.
+        """
+        q, work = self.valid.num_free, self.space.succ.size * self.space.horizon
+        is_affordable = 0 < q <= MAX_UNKNOWNS and work * PROGRAMMES_PER_DIRECTION**q <= MAX_WORK
+        return "direct" if is_affordable else "uniform"
+
+    def entry_intervals(self) -> tuple[Float[np.ndarray, "S A n"], Float[np.ndarray, "S A n"]]:
+        """The confidence set projected on every entry."""
+        return entry_intervals(self.space, self.valid, self.ball)
 
     def lifted(self, lift: Lift) -> "MixtureConfidence":
         """kappa and hit, maxima over all policies, depend on the rows alone and stay valid.

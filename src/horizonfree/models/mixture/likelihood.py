@@ -110,14 +110,21 @@ def maximum_likelihood(valid: ValidSet, counts: Int[np.ndarray, " R"], start: Fl
     if not ((at.p(y) > 0) | ~free).all():
         y = np.zeros_like(y)
     for barrier in np.geomspace(pseudo_counts(valid)[1], last, BARRIERS):
-        c = np.where(free, counts + barrier, 0.0)
-        for _ in range(MAX_STEPS):
-            y, decrement = _newton(at, c, y)
-            if not decrement > CONVERGED_DECREMENT:
-                break
+        y = minimised(at, np.where(free, counts + barrier, 0.0), y)
     p = at.p(y)
     lam, gap = _multipliers(at, free, counts, p, last)
     return Fit(at.center + at.basis @ y, p, lam, log_loss(counts, p), gap)
+
+
+def minimised(
+    at: Coordinates, c: Float[np.ndarray, " R"], y: Float[np.ndarray, " q"]
+) -> Float[np.ndarray, " q"]:
+    """The minimum of f by Newton's method, from a point with p > 0 where c > 0."""
+    for _ in range(MAX_STEPS):
+        y, decrement = _newton(at, c, y)
+        if not decrement > CONVERGED_DECREMENT:
+            break
+    return y
 
 
 def _newton(

@@ -113,6 +113,23 @@ class Expansion:
             values = self.back(values, blocks, reward[h], pi[h], (caps[h], caps[h + 1]))
         return values
 
+    def difference(
+        self, reward: Float[np.ndarray, "H S A"], policies: tuple[Policy, Policy]
+    ) -> tuple[float, float]:
+        """The value of the first policy minus that of the second under the centre, and by how much P may change it.
+
+        |V^a_P - V^b_P - (V^a - V^b)| <= ||J^a - J^b|| + R^a + R^b at the start: Corollary 6a.
+        """
+        S, A, C = self.chi.shape
+        value, error, J = 0.0, 0.0, np.zeros((C, S * A))
+        for sign, policy in zip((1.0, -1.0), policies):
+            first, blocks = self.at_first_step(reward, policy), self.blocks(probabilities(policy, A))
+            value += sign * float(self.space.at_start(first.V))
+            error += float(self.space.at_start(first.R))
+            slopes = self.space.at_start(np.moveaxis(first.J, 0, -1))
+            J[:, blocks.s * A + blocks.a] += sign * slopes  # blocks of both policies, by pair
+        return value, error + float(norm(J[None])[0])
+
     def blocks(self, pi: Float[np.ndarray, "H S A"]) -> Blocks:
         """Those of a policy."""
         is_pair = np.zeros(self.chi.shape[:2], bool)
@@ -220,8 +237,9 @@ class Expansion:
         slopes = norm(mean.g - J[:, None]) + mean.alone
         by_slopes = Q - V[:, None] + slopes + (1 - pi) * mean.local + others + apart
         advantage = np.minimum(upper - lo[:, None], by_slopes)
-        D = np.maximum(0.0, (advantage + mean.D).max(-1))
-        up = np.minimum(np.minimum(cap, (r + mean.up).max(-1)), upi + D)
+        best = np.minimum(r + mean.up, cap)
+        D = np.maximum(0.0, np.minimum(advantage + mean.D, best - lo[:, None]).max(-1))
+        up = np.minimum(best.max(-1), upi + D)
         D = np.minimum(D, np.minimum(up - lo, cap))
         return Values((r + mean.V_star).max(-1), V, up, upi, lo, D, R, J)
 

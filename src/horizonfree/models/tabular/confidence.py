@@ -5,17 +5,21 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.names import name_of
 from horizonfree.mdp.policies import redirect_forbidden
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.base import Bounds, Confidence, Number, Policy
 from horizonfree.models.tabular import radius
 from horizonfree.models.tabular.balls import Balls
-from horizonfree.models.tabular.bounds import Expansion
+from horizonfree.models.tabular.bounds import Expansion, Values
+from horizonfree.models.tabular.entries import entry_intervals
 from horizonfree.models.tabular.evidence import ListedCounts, TabularEvidence, short_lists
-from horizonfree.models.tabular.uniform import Uniform, uniform
+from horizonfree.models.tabular.joint import Joint, joint, no_joint, own_leak
+from horizonfree.models.tabular.uniform import Uniform, point_masses, uniform
+from horizonfree.planning.induction import occupancy_measure
 
 TYPICAL_SCALED_RADIUS = 14.0  # n eps of a pair that has been seen often
 MAX_KAPPA = 1e100  # a larger kappa stands for infinity
@@ -34,6 +38,7 @@ class TabularConfidence(Confidence):
     delta: float
     is_refuted: bool
     balls: Balls
+    joint: Joint
     uniform: Uniform
     pairs: Int[np.ndarray, "X 2"]
     visits: Int[np.ndarray, " X"]
@@ -47,7 +52,7 @@ class TabularConfidence(Confidence):
 
     @np.errstate(all="ignore")  # of rows of which nothing is known
     def bounds(self, reward: Float[np.ndarray, "H S A"], policy: Policy) -> Bounds:
-        """What a policy can lose for a reward: by tangents, by intervals, and by the divergence of trajectories."""
+        """What a policy can lose: by tangents, by intervals, by the divergence of trajectories, by point masses."""
         first = self._expansion.at_first_step(reward, policy)
         V_star, V, up, upi, lo, D = (
             float(self.space.at_start(x))
@@ -58,7 +63,45 @@ class TabularConfidence(Confidence):
             "interval": up - lo,
             "tangent": D,
         }
+        if self._is_point.any():
+            low, high, gaps["paths"] = self._by_paths(reward, policy, first)
+            lo, upi = max(lo, low), min(upi, high)
         return Bounds(V, lo, upi, gaps)
+
+    def _by_paths(
+        self, reward: Float[np.ndarray, "H S A"], policy: Policy, first: Values
+    ) -> tuple[float, float, float]:
+        """An interval of the policy's value, and what it can lose: docs/tabular.md, Theorem 7."""
+        start = (
+            np.eye(self.space.num_states)[self.space.start]
+            if self.space.initial is None
+            else self.space.initial
+        )
+        occupancy = occupancy_measure(self.centre, policy, np.asarray(start))[:-1].sum(0)
+        if self.space.acts is not None:  # visits of one pair under all its names
+            names, occupancy = occupancy, np.zeros_like(occupancy)
+            np.add.at(occupancy, (np.arange(len(names))[:, None], self.space.acts), names)
+        own = own_leak(self.joint, occupancy, self._is_point, self.balls.eps)
+        most, half = self.uniform.leak, self.uniform.rest / 2
+        cap, begins = min(1.0, float(reward.max((1, 2)).sum())), self.space.starts()
+        V, V_star = float(self.space.at_start(first.V)), float(self.space.at_start(first.V_star))
+        below = min(cap * own, V, most * float(first.V[begins].max()) + half)
+        above = min(cap * own, cap - V, most * (cap - float(first.V[begins].min())) + half)
+        best = V_star + most * (cap - float(first.V_star[begins].min())) + half
+        return V - below, V + above, best - V + below
+
+    def difference(
+        self, reward: Float[np.ndarray, "H S A"], policies: tuple[Policy, Policy]
+    ) -> tuple[float, float]:
+        """By the interval of each policy, and by the difference of their tangents (Corollary 6a)."""
+        low, high = super().difference(reward, policies)
+        with np.errstate(all="ignore"):  # of rows of which nothing is known
+            value, error = self._expansion.difference(reward, policies)
+        return max(low, value - error), min(high, value + error)
+
+    def entry_intervals(self) -> tuple[Float[np.ndarray, "S A n"], Float[np.ndarray, "S A n"]]:
+        """The confidence set projected on every entry."""
+        return entry_intervals(self.space, self.balls, self.pairs)
 
     @np.errstate(all="ignore")
     def lifted(self, lift: Lift) -> "TabularConfidence":
@@ -71,17 +114,25 @@ class TabularConfidence(Confidence):
             lift.lists(own.succ), own.prob[lift.origin], eps, own.is_open[lift.origin], own.is_anywhere
         )
         pairs = np.argwhere(eps > 0).astype(np.int32)
-        result = uniform(lift.space, Kernel(balls.succ, balls.prob, False), eps)
+        nothing = no_joint(eps.shape)  # a pair has several copies, whose visits it would have to add up
+        result = uniform(lift.space, Kernel(balls.succ, balls.prob, False), eps, nothing)
         return replace(
             self,
             space=lift.space,
             kernel=lift.kernel(self.kernel),
             eps=result.gap(),
             balls=balls,
+            joint=nothing,
             uniform=result,
             pairs=pairs,
             visits=redirect_forbidden(self.space.acts, visits)[lift.origin][*pairs.T],
+            layout={key: x for key, x in self.layout.items() if key != "states"},
         )
+
+    @cached_property
+    def _is_point(self) -> Bool[np.ndarray, "S A"]:
+        """Rows that are compared by what they miss."""
+        return point_masses(self.centre, self.balls.eps)
 
     @cached_property
     def _expansion(self) -> Expansion:
@@ -111,6 +162,8 @@ class TabularConfidence(Confidence):
         least = int(np.argmin(self.visits))
         s, a = self.pairs[least]
         pair = f"({self.space.id_of(int(s))}, {a})"
+        if "states" in self.layout or "actions" in self.layout:
+            pair = f"({name_of(self.layout, 'states', int(s))}, {name_of(self.layout, 'actions', int(a))})"
         seen = f"the least seen of {X} unknown pairs (s,a) is {pair}, {int(self.visits[least])} times"
         enough = float(f"{self.needed(0.5):.2g}")
         wanted = f"a gap of 0.5 needs about {enough:,.0f} well-chosen episodes in all"
@@ -129,25 +182,27 @@ class TabularConfidence(Confidence):
         return 2 * float(np.median(n_eps)) * len(self.pairs) / target**2
 
     def more_episodes(self, target: float) -> float:
-        """kappa falls like 1/episodes; where it is infinite, what the best design needs in all, less those so far."""
-        kappa, seen = self.uniform.kappa, self.episodes
+        """kappa and leaks fall like 1/episodes; where they say nothing, what the best design needs in all, less those
+        seen.
+        """
         if self.eps <= target:
             return 0.0
-        if kappa < MAX_KAPPA:
-            wanted = -math.log1p(-(target**2)) / 2
-            return max(0.0, math.ceil(seen * (kappa / wanted - 1)))
-        return max(0.0, math.ceil(self.needed(target) - seen))
+        result, times = self.uniform, []
+        if result.kappa < MAX_KAPPA:
+            times.append(result.kappa / (-math.log1p(-(target**2)) / 2))
+        if result.rest == 0 and result.leak < 1:
+            times.append(math.log1p(-result.leak) / math.log1p(-target))
+        if times:
+            return max(0.0, math.ceil(self.episodes * (min(times) - 1)))
+        return max(0.0, math.ceil(self.needed(target) - self.episodes))
 
     def after(self, times: float) -> tuple["TabularConfidence", float]:
         """Balls shrink like 1/times, eps like its square root; pairs of which nothing is known stay so."""
-        balls = replace(self.balls, eps=self.balls.eps / times)
+        balls, together = replace(self.balls, eps=self.balls.eps / times), self.joint.after(times)
         by_kappa = math.sqrt(-math.expm1(-2 * self.uniform.kappa / times))
-        later = replace(
-            self,
-            eps=min(self.uniform.pinsker / math.sqrt(times), by_kappa),
-            balls=balls,
-            uniform=uniform(self.space, self.centre, balls.eps),
-        )
+        result = uniform(self.space, self.centre, balls.eps, together)
+        eps = min(self.uniform.pinsker / math.sqrt(times), by_kappa, result.leak + result.rest)
+        later = replace(self, eps=eps, balls=balls, joint=together, uniform=result)
         return later, self.episodes * (times - 1)
 
     def _radii(self) -> Float[np.ndarray, " X"]:
@@ -171,7 +226,7 @@ def confidence(
     N = seen.counts[s, a].astype(float)
     visits = N.sum(-1)
     possible = np.asarray(space.support)[s, a].sum(-1)
-    ball = radius.balls(N, possible, radius.level(len(pairs), delta), is_support_known)
+    ball = radius.balls(N, possible, radius.level(len(pairs), delta))
     even = seen.is_listed / seen.is_listed.sum(-1, keepdims=True)
     S, A, _ = even.shape
 
@@ -190,7 +245,11 @@ def confidence(
     )
     is_dense = space.is_dense and seen.succ.shape == space.succ.shape
     frequencies = on_pairs(even, N / np.maximum(visits, 1)[:, None])
-    result = uniform(space, Kernel(balls.succ, balls.prob, is_dense), balls.eps)
+    centre = Kernel(balls.succ, balls.prob, is_dense)
+    num_seen = (N > 0).sum(-1)
+    weight = on_pairs(np.zeros((S, A)), np.where(num_seen == 1, visits - 1, 0.0))
+    together = joint(space, centre, balls.is_unknown, weight, int((num_seen > 1).sum()), delta)
+    result = uniform(space, centre, balls.eps, together)
     return TabularConfidence(
         space=space,
         kernel=Kernel(balls.succ, frequencies, is_dense),
@@ -198,6 +257,7 @@ def confidence(
         delta=delta,
         is_refuted=bool(evidence.impossible > 0),
         balls=balls,
+        joint=together,
         uniform=result,
         pairs=pairs,
         visits=visits.astype(np.int64),

@@ -20,7 +20,7 @@ from horizonfree.mdp.part import restricted_space
 from horizonfree.mdp.policies import is_allowed, redirect_forbidden
 from horizonfree.mdp.space import Kernel, Space, Trajectory, check_kernel, make_space
 from horizonfree.models.base import Description, Evidence, Model
-from horizonfree.models.tabular import radius
+from horizonfree.models.tabular import joint, radius
 from horizonfree.models.tabular.confidence import TabularConfidence, confidence
 from horizonfree.models.tabular.evidence import TabularEvidence
 
@@ -136,14 +136,15 @@ class TabularModel(Model):
         parameter: Float[np.ndarray, "S A n"],
         delta: float | Float[np.ndarray, ""],
     ) -> Float[np.ndarray, ""]:
-        """Of the pair that leaves the parameter out by most."""
+        """Of the pair that leaves the parameter out by most, or of all pairs together."""
         s, a = self.pairs.T
         if not len(self.pairs):
             return np.asarray(np.log(delta))
         m = np.asarray(self.space.support)[s, a].sum(-1).astype(float)
         N = np.asarray(evidence.counts)[s, a].astype(float)
         L = radius.level(len(self.pairs), float(delta))
-        return np.asarray(radius.violation(N, parameter[s, a], m, L, self.is_support_known).max())
+        alone = radius.violation(N, parameter[s, a], m, L).max()
+        return np.asarray(max(alone, joint.violation(N, parameter[s, a], float(delta))))
 
 
 def unknown_pairs(space: Space) -> Int[np.ndarray, "X 2"]:

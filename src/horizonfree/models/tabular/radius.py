@@ -4,10 +4,11 @@ With counts N_i, n of them in all, and a bet centred at p itself (kappa > 0 says
 
     f_kappa(p) = log Gamma(kappa)/Gamma(kappa + n) + sum_{N_i>0} phi_i(p_i),    phi_i(p) = sum_{j<N_i} log(kappa + j/p),
 
-sum_j w_j exp f_{kappa_j}(p_x) stays below X/delta for all X unknown pairs and at all times with probability 1 - delta.
-`expand` turns that into a ball around the frequencies p_hat of the successors that were seen often enough ("kept"),
-for one window of kappas and a way to set rare successors aside; `balls` keeps the smallest. docs/tabular.md has the
-proofs.
+and the Krichevsky-Trofimov mixture over all possible successors: the mean of these e-processes stays below
+X/((1 - JOINT) delta) for all X unknown pairs and at all times with probability 1 - (1 - JOINT) delta. The share JOINT
+of delta belongs to the joint e-process of joint.py. `expand` turns that into a ball around the frequencies p_hat of the
+successors that were seen often enough ("kept"), for one window of kappas and a way to set rare successors aside;
+`balls` keeps the smallest. docs/tabular.md has the proofs.
 
 In their names: A_i = -p phi_i'(p) and M_i <= p^2 phi_i''(p), nu the mean of a_i = A_i/p_hat_i, e_i = a_i - nu,
 x_i = p_i/p_hat_i - 1 <= b_i, W the slack at p_hat, T the bound on  theta nu (mass elsewhere) + sum M_i psi(x_i).
@@ -25,6 +26,8 @@ from horizonfree.guarantees.divergence import curvature, psi, psi_inverse
 from horizonfree.models.tabular.gamma import bend, slope, stirling
 
 KAPPAS = (1.0, 32.0, 1024.0, 32768.0)
+NUM_BETS = len(KAPPAS) + 1  # with Krichevsky and Trofimov's, all of the same weight
+JOINT = 0.2  # the share of delta of the joint e-process
 # Kappas over which a bound is averaged: each alone, and neighbours.
 WINDOWS: tuple[tuple[float, ...], ...] = (*((x,) for x in KAPPAS), *itertools.pairwise(KAPPAS))
 # Successors seen less often are rare, and theta: the share of nu that is charged for their mass.
@@ -44,8 +47,8 @@ class Ball:
 
 
 def level(num_pairs: int, delta: float) -> float:
-    """L = log(X/delta), the height that no bet reaches."""
-    return math.log(max(num_pairs, 1) / delta)
+    """L = log(X/((1 - JOINT) delta)), which the e-process of no pair reaches."""
+    return math.log(max(num_pairs, 1) / ((1 - JOINT) * delta))
 
 
 def log_bet(
@@ -85,16 +88,14 @@ def violation(
     p: Float[np.ndarray, "X n"],
     m: Float[np.ndarray, " X"],
     L: float,
-    has_kt: bool,
 ) -> Float[np.ndarray, " X"]:
     """log sum_j w_j exp f_j(p) - L: above 0, p is outside the confidence set of its pair."""
-    bets = [log_bet(kappa, N, p) for kappa in KAPPAS]
-    if has_kt:
-        safe = np.where(N > 0, np.maximum(p, 1e-300), 1.0)
-        p_hat = np.where(N > 0, N / np.maximum(N.sum(-1, keepdims=True), 1.0), 1.0)
-        bets.append(log_kt(N, m) + (N * np.log(p_hat / safe)).sum(-1))
-    result: np.ndarray = np.logaddexp.reduce(bets, axis=0) - math.log(len(bets)) - L
-    return result
+    safe = np.where(N > 0, np.maximum(p, 1e-300), 1.0)
+    p_hat = np.where(N > 0, N / np.maximum(N.sum(-1, keepdims=True), 1.0), 1.0)
+    kt = log_kt(N, m) + (N * np.log(p_hat / safe)).sum(-1)
+    bets = [*(log_bet(kappa, N, p) for kappa in KAPPAS), kt]
+    log_e: np.ndarray = np.logaddexp.reduce(bets, axis=0) - math.log(NUM_BETS)
+    return log_e - L
 
 
 def at_frequencies(
@@ -204,14 +205,14 @@ def _set_aside(
     return np.where(is_rare, nu[:, None] * p - A + s, 0.0).sum(-1), is_void.any(-1)
 
 
-def balls(counts: Float[np.ndarray, "X n"], possible: Int[np.ndarray, " X"], L: float, has_kt: bool) -> Ball:
-    """The smallest ball of every pair; has_kt: a Krichevsky-Trofimov bet on the support was declared.
+def balls(counts: Float[np.ndarray, "X n"], possible: Int[np.ndarray, " X"], L: float) -> Ball:
+    """The smallest ball of every pair.
 
     possible: how many successors each pair can have; those that were seen must be listed.
     """
     size = max(1, BLOCK_SIZE // counts.shape[1])
     parts = [
-        _smallest(counts[i : i + size], possible[i : i + size], L, has_kt)
+        _smallest(counts[i : i + size], possible[i : i + size], L)
         for i in range(0, max(1, len(counts)), size)
     ]
     eps, r0 = (np.concatenate(x) for x in zip(*parts))
@@ -221,17 +222,15 @@ def balls(counts: Float[np.ndarray, "X n"], possible: Int[np.ndarray, " X"], L: 
 
 
 def _smallest(
-    counts: Float[np.ndarray, "X n"], possible: Int[np.ndarray, " X"], L: float, has_kt: bool
+    counts: Float[np.ndarray, "X n"], possible: Int[np.ndarray, " X"], L: float
 ) -> tuple[Float[np.ndarray, " X"], Float[np.ndarray, " X"]]:
     """The smallest eps of every pair, and the r0 that it is for."""
-    num_bets = len(KAPPAS) + has_kt
     n = counts.sum(-1)
-    eps, best_r0 = np.full_like(n, np.inf), np.ones_like(n)
-    if has_kt:
-        log_e = log_kt(counts, possible.astype(float))
-        eps = np.where(n > 0, (L + math.log(num_bets) - log_e) / np.maximum(n, 1.0), np.inf)
+    log_e = log_kt(counts, possible.astype(float))
+    eps = np.where(n > 0, (L + math.log(NUM_BETS) - log_e) / np.maximum(n, 1.0), np.inf)
+    best_r0 = np.ones_like(n)
     for window in WINDOWS:
-        need = L + math.log(num_bets / len(window))
+        need = L + math.log(NUM_BETS / len(window))
         result = expand(counts, possible, window, need, eps)
         least = result.min(1)
         is_better = least < eps

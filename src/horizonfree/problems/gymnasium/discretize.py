@@ -1,88 +1,166 @@
-"""Environments with Box observations as environments with numbered cells.
+"""Environments with Box observations or actions as environments with numbered cells and levels.
 
-Every coordinate is cut at edges, evenly spaced between its bounds or given. Values beyond the outer edges belong to the
-outer cells. One more state, numbered last, is for episodes that are over. The real system is in general not Markov in
+Every coordinate of an observation is cut at edges, evenly spaced between its bounds or given. Values beyond the outer
+edges belong to the outer cells. Coordinates of actions take a few levels. Finite parts of mixed spaces stay as they are
+(flatten.py). One more state, numbered last, is for episodes that are over. The real system is in general not Markov in
 the cells: certificates hold up to a declared misspecification (misspecification=).
 """
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
 from jaxtyping import Float
 
+from horizonfree._extras import needs_extra
 from horizonfree._validation import check_count, check_floats, check_int, require, short_repr
 from horizonfree.errors import OptionError, ShapeError
+from horizonfree.problems.gymnasium.flatten import MAX_ELEMENTS, Flattened, Numbering, leaves
 
-MAX_BINS, MAX_CELLS = 10**6, 2**31 - 2
+with needs_extra("gymnasium", "environments of Gymnasium"):
+    import gymnasium
+    from gymnasium.spaces import Box, Discrete
+
+MAX_BINS = 10**6
+OVER = "over"  # name of the last state
 
 
-def discretize(env: Any, bins: Any, *, repeat: int = 1) -> "Discretized":
-    """The environment with numbered cells for observations, a gymnasium.Wrapper.
+@dataclass(frozen=True)
+class Cells:
+    """A coordinate of observations, cut at inner edges."""
 
-    bins: the number of cells along each coordinate, one for all or one for each; or, for each coordinate, its inner
-    edges in increasing order. repeat: the number of environment steps per action.
+    edges: Float[np.ndarray, " k"]
+    low: float
+    high: float
+
+    @property
+    def size(self) -> int:
+        """The number of cells."""
+        return len(self.edges) + 1
+
+    def part(self, value: float) -> int:
+        """The cell of a value."""
+        return int(np.searchsorted(self.edges, value, side="right"))
+
+    def ends(self, part: int) -> tuple[float, float]:
+        """The ends of a cell."""
+        ends = [self.low, *self.edges.tolist(), self.high]
+        return ends[part], ends[part + 1]
+
+    def value(self, part: int) -> float:
+        """The middle of a cell."""
+        return sum(self.ends(part)) / 2
+
+    def name(self, part: int) -> str:
+        """The range of a cell; outer cells have one end."""
+        if self.size == 1:
+            return "any"
+        low, high = self.ends(part)
+        if part == 0:
+            return f"< {high:.4g}"
+        return f">= {low:.4g}" if part == self.size - 1 else f"{low:.4g} to {high:.4g}"
+
+
+@dataclass(frozen=True)
+class Levels:
+    """A coordinate of actions that takes a few values."""
+
+    values: Float[np.ndarray, " n"]
+
+    @property
+    def size(self) -> int:
+        """The number of levels."""
+        return len(self.values)
+
+    def part(self, value: float) -> int:
+        """The nearest level."""
+        return int(np.abs(self.values - value).argmin())
+
+    def value(self, part: int) -> float:
+        """A level."""
+        return float(self.values[part])
+
+    def name(self, part: int) -> str:
+        """A level as text."""
+        return f"{self.values[part]:.4g}"
+
+
+def discretize(env: Any, bins: Any = None, *, actions: Any = None, repeat: int = 1) -> "Discretized":
+    """The environment with numbered cells for observations and numbered levels for actions, a gymnasium.Wrapper.
+
+    bins: for the coordinates of all boxes of the observation space, in order, the number of cells, one for all or one
+    for each; or, for each coordinate, its inner edges in increasing order. actions: for the coordinates of the action
+    space likewise the number of evenly spaced levels, bounds included, or a list of them; by default bins, if that is
+    one number. repeat: the number of environment steps per action.
 
     >>> import gymnasium, horizonfree as hf
     >>> hf.discretize(gymnasium.make("MountainCar-v0"), bins=(6, 5)).observation_space
     Discrete(31)
+    >>> hf.discretize(gymnasium.make("Pendulum-v1"), 6, actions=3).action_space
+    Discrete(3)
     """
     require(isinstance(env, gymnasium.Env), "env", env, "a gymnasium.Env", ShapeError)
-    space = env.observation_space
-    if not isinstance(space, Box) or len(space.shape) != 1:
-        raise ShapeError(f"env has observations {space}; discretize is for a Box with one axis")
-    edges = _edges(space, bins)
-    cells = math.prod(len(x) + 1 for x in edges)
-    if cells > MAX_CELLS:
-        raise OptionError(f"bins make {short_repr(cells)} cells; there may be {MAX_CELLS:,} at most")
-    return Discretized(env, edges, check_count(repeat, "repeat"))
+    seen, done = _coordinates(env.observation_space), _coordinates(env.action_space)
+    if not seen and not done:
+        raise ShapeError(
+            f"env has observations {env.observation_space} and actions {env.action_space}; discretize is for a Box. "
+            "Explore the environment itself: hf.explore(env, ...)"
+        )
+    if seen and bins is None:
+        raise OptionError(
+            "bins is missing; say how many cells a coordinate has: hf.discretize(env, 10), at the shell --param bins=10"
+        )
+    if not seen and np.iterable(bins):
+        raise ShapeError("observations have no coordinates to cut; give actions= alone")
+    if actions is None and done and (bins is None or np.iterable(bins)):
+        raise OptionError(
+            f"the actions are {env.action_space}; say how many levels a coordinate has: "
+            "hf.discretize(env, bins, actions=5), at the shell --param actions=5"
+        )
+    if actions is not None and not done:
+        raise OptionError(f"the actions are {env.action_space}, which is finite; leave out actions=")
+    cells = _cells(seen, bins) if seen else []
+    levels = _levels(done, bins if actions is None else actions) if done else []
+    observations = Numbering(env.observation_space, cells)
+    numbered = (
+        None if isinstance(env.action_space, Discrete) else Numbering(env.action_space, levels, "action")
+    )
+    return Discretized(env, observations, numbered, check_count(repeat, "repeat"))
 
 
-class Discretized(gymnasium.Wrapper[Any, Any, Any, Any]):
+class Discretized(Flattened):
     """Cells as observations; the last state is the end of an episode."""
 
-    def __init__(self, env: Any, edges: list[Float[np.ndarray, "_"]], repeat: int) -> None:
-        super().__init__(env)
-        self._edges, self._repeat = edges, repeat
-        self._shape = tuple(len(x) + 1 for x in edges)
-        self.observation_space = Discrete(math.prod(self._shape) + 1)
+    def __init__(self, env: Any, observations: Numbering, actions: Numbering | None, repeat: int = 1) -> None:
+        super().__init__(env, observations, actions)
+        self._cells, self._repeat = observations, repeat
+        self.observation_space = Discrete(observations.size + 1)
+
+    @cached_property
+    def state_names(self) -> list[str] | None:
+        """The cells as texts, and the end of an episode."""
+        names = self._cells.names()
+        return None if names is None else [*names, OVER]
 
     @property
     def over(self) -> int:
         """The state in which an episode is over."""
-        return int(self.observation_space.n) - 1  # type: ignore[attr-defined]  # Discrete
+        return self._cells.size
 
     def cell(self, observation: Any) -> int:
         """The number of the cell of an observation."""
-        at = [int(np.searchsorted(x, y, side="right")) for x, y in zip(self._edges, observation)]
-        return int(np.ravel_multi_index(at, self._shape))
+        return self._cells.encode(observation)
 
-    def inside(self, state: int, rng: np.random.Generator) -> Float[np.ndarray, " n"]:
+    def inside(self, state: int, rng: np.random.Generator) -> Any:
         """A uniform draw from a cell; for the last state, from a random cell."""
         state = int(rng.integers(self.over)) if state == self.over else state
-        space: Any = self.env.observation_space
-        ends = [
-            np.concatenate([[low], x, [high]]) for low, x, high in zip(space.low, self._edges, space.high)
-        ]
-        at = np.unravel_index(state, self._shape)
-        low, high = (np.array([x[i + k] for x, i in zip(ends, at)], np.float64) for k in (0, 1))
-        if not np.isfinite([low, high]).all():
-            raise OptionError(
-                f"cell {state} is unbounded; bound the observations of the environment to draw from it"
-            )
-        return rng.uniform(low, high)
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Any, dict[str, Any]]:
-        """Reset; the first cell."""
-        observation, info = self.env.reset(seed=seed, options=options)
-        return self.cell(observation), info
+        return self._cells.decode(state, lambda cut, part: _draw(cut, part, state, rng))
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """`repeat` steps; the next cell."""
+        action = action if self.actions is None else self.actions.decode(action)
         total = 0.0
         for _ in range(self._repeat):
             observation, reward, is_over, is_cut, info = self.env.step(action)
@@ -92,25 +170,84 @@ class Discretized(gymnasium.Wrapper[Any, Any, Any, Any]):
         return self.over if is_over else self.cell(observation), total, is_over, is_cut, info
 
 
-def _edges(space: Box, bins: Any) -> list[Float[np.ndarray, "_"]]:
-    """The inner edges of every coordinate."""
-    n = space.shape[0]
-    per_axis = list(bins) if np.iterable(bins) else [bins] * n
+def _draw(cut: Any, part: int, state: int, rng: np.random.Generator) -> float:
+    low, high = cut.ends(part)
+    if not np.isfinite([low, high]).all():
+        raise OptionError(
+            f"cell {state} is unbounded; bound the observations of the environment to draw from it"
+        )
+    return float(rng.uniform(low, high))
+
+
+def _coordinates(space: Any) -> list[tuple[float, float]]:
+    """The bounds of the coordinates of all boxes in a space."""
+    return [
+        (float(low), float(high))
+        for leaf in leaves(space)
+        if isinstance(leaf, Box)
+        for low, high in zip(leaf.low.flat, leaf.high.flat)
+    ]
+
+
+def _per_coordinate(x: Any, name: str, kind: str, n: int) -> list[Any]:
+    per_axis = list(x) if np.iterable(x) else [x] * n
     if len(per_axis) != n:
-        raise ShapeError(f"bins has {len(per_axis)} entries; observations have {n} coordinates")
-    return [_inner_edges(x, i, float(space.low[i]), float(space.high[i])) for i, x in enumerate(per_axis)]
+        raise ShapeError(f"{name} has {len(per_axis)} entries; {kind} have {n} coordinates")
+    return per_axis
 
 
-def _inner_edges(bins: Any, i: int, low: float, high: float) -> Float[np.ndarray, " k"]:
+def _cells(bounds: list[tuple[float, float]], bins: Any) -> list[Cells]:
+    """The cells of every coordinate."""
+    per_axis = _per_coordinate(bins, "bins", "observations", len(bounds))
+    total = math.prod(x for x in per_axis if isinstance(x, int) and x > 0)
+    if total > MAX_ELEMENTS:
+        raise OptionError(f"bins make {short_repr(total)} cells; there may be {MAX_ELEMENTS:,} at most")
+    edges = [_inner_edges(x, i, bounds, per_axis) for i, x in enumerate(per_axis)]
+    return [Cells(x, low, high) for x, (low, high) in zip(edges, bounds)]
+
+
+def _inner_edges(
+    bins: Any, i: int, bounds: list[tuple[float, float]], per_axis: list[Any]
+) -> Float[np.ndarray, " k"]:
+    low, high = bounds[i]
     if not np.iterable(bins):
         number = check_int(bins, f"bins[{i}]", 1, MAX_BINS, f"a whole number from 1 to {MAX_BINS:,}")
         if number > 1 and not np.isfinite([low, high]).all():
+            line = ", ".join(
+                str(x) if np.iterable(x) or np.isfinite(b).all() else "[-1, 0, 1]"
+                for x, b in zip(per_axis, bounds)
+            )
             raise OptionError(
                 f"coordinate {i} of the observations goes from {low:g} to {high:g}; give its inner edges instead of "
-                f"{number} bins"
+                f"{number} bins, for example hf.discretize(env, [{line}]), at the shell "
+                f"--param 'bins=[{line}]'"
             )
         return np.linspace(low, high, number + 1)[1:-1] if number > 1 else np.zeros(0)
-    edges = check_floats(bins, f"bins[{i}]")
-    is_increasing = edges.ndim == 1 and np.isfinite(edges).all() and (np.diff(edges) > 0).all()
-    require(is_increasing, f"bins[{i}]", bins, "a list of inner edges, finite and increasing", ShapeError)
-    return edges
+    return _increasing(bins, f"bins[{i}]", "a list of inner edges, finite and increasing")
+
+
+def _levels(bounds: list[tuple[float, float]], actions: Any) -> list[Levels]:
+    """The levels of every coordinate."""
+    levels = []
+    for i, x in enumerate(_per_coordinate(actions, "actions", "actions", len(bounds))):
+        if np.iterable(x):
+            values = _increasing(x, f"actions[{i}]", "a list of levels, finite and increasing")
+            require(len(values), f"actions[{i}]", x, "a list of one level or more", ShapeError)
+            levels.append(Levels(values))
+            continue
+        low, high = bounds[i]
+        number = check_int(x, f"actions[{i}]", 1, MAX_BINS, f"a whole number from 1 to {MAX_BINS:,}")
+        if not np.isfinite([low, high]).all():
+            raise OptionError(
+                f"coordinate {i} of the actions goes from {low:g} to {high:g}; give its levels: "
+                f"hf.discretize(env, bins, actions=[{'..., ' * (i > 0)}[-1, 0, 1]])"
+            )
+        levels.append(Levels(np.linspace(low, high, number) if number > 1 else np.array([(low + high) / 2])))
+    return levels
+
+
+def _increasing(x: Any, name: str, meaning: str) -> Float[np.ndarray, " k"]:
+    values = check_floats(x, name)
+    is_increasing = values.ndim == 1 and np.isfinite(values).all() and (np.diff(values) > 0).all()
+    require(is_increasing, name, x, meaning, ShapeError)
+    return values

@@ -13,6 +13,7 @@ import numpy as np
 import scipy  # `scipy.sparse` is loaded on first use
 from jaxtyping import Float, Int
 
+from horizonfree._extras import needs_extra
 from horizonfree._validation import short_repr, shorten
 from horizonfree.errors import ModelError, OptionError, ShapeError, UnknownNameError
 from horizonfree.mdp.names import STATE_BEFORE_START
@@ -90,7 +91,7 @@ def from_gymnasium(
     base = None if is_list else _slippery_base(bare[0], start)
     is_tabular = base is None and not is_list
     base = base or _mixture_of(bare, start, weights, _distinct_names(bare) if is_list else None)
-    layout = _layout(bare[0], base.kernels[0].shape[1])
+    layout = layout_of(bare[0], base.kernels[0].shape[1])
     if base.ended is not None:
         layout[ENDED] = base.ended
         layout |= _names_of_copies(base)
@@ -114,7 +115,8 @@ def from_gymnasium(
 
 def _make(env: Any, make_kwargs: dict[str, Any]) -> Any:
     """The bare environment."""
-    import gymnasium
+    with needs_extra("gymnasium", "environments of Gymnasium"):
+        import gymnasium
 
     if isinstance(env, gymnasium.Env):
         if make_kwargs:
@@ -239,10 +241,12 @@ def _distinct_names(envs: list[Any]) -> list[str] | None:
     return names if len(set(names)) == len(names) else None
 
 
-def _layout(env: Any, S: int) -> dict[str, Any]:
-    """Actions and cells, for drawing, where the states are the cells of a grid."""
+def layout_of(env: Any, S: int | None = None, A: int | None = None) -> dict[str, Any]:
+    """Actions and cells of a toy-text environment; the cells where it has S states, the actions where it has A."""
     kind = _kind(env)
     layout: dict[str, Any] = {"actions": ACTIONS[kind]} if kind in ACTIONS else {}
+    if A is not None and len(layout.get("actions", ())) != A:
+        layout = {}
     shape = {"FrozenLakeEnv": "desc", "CliffWalkingEnv": "_cliff"}.get(kind)
     if shape and getattr(env, shape).size == S:
         row, column = np.indices(getattr(env, shape).shape)

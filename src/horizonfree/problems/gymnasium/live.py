@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
+from horizonfree._extras import needs_extra
 from horizonfree._validation import check_int, check_state, require, short_repr
 from horizonfree.errors import ModelError, OptionError, ShapeError
 from horizonfree.mdp.policies import policy_table
@@ -23,12 +24,14 @@ Encode = Callable[[Any], int]
 class Attempt(NamedTuple):
     """An episode as far as it was observed, the error that stopped it, and the final state and step if it terminated.
 
-    The final state is that of the model class, a copy where the class has one.
+    The final state is that of the model class, a copy where the class has one. `rewards` are those of the environment,
+    NaN where no step was taken.
     """
 
     trajectory: Trajectory
     error: Exception | None
     end: tuple[int, int] | None
+    rewards: Float[np.ndarray, " H"]
 
 
 def check_is_env(env: Any) -> None:
@@ -40,6 +43,11 @@ def check_is_env(env: Any) -> None:
         )
 
 
+def check_encode(encode: Any) -> None:
+    """A function, or None."""
+    require(encode is None or callable(encode), "encode", encode, "a function from observations to states")
+
+
 def check_env_matches(
     env: "gymnasium.Env[Any, Any]", space: Space, encode: Encode | None = None, num_copies: int = 0
 ) -> None:
@@ -49,14 +57,15 @@ def check_env_matches(
     not, and, numbered last, a start from which the first state is drawn. With encode (observation -> state) only the
     actions can be checked beforehand.
     """
-    from gymnasium.spaces import Discrete
+    with needs_extra("gymnasium", "environments of Gymnasium"):
+        from gymnasium.spaces import Discrete
 
     check_is_env(env)
-    require(encode is None or callable(encode), "encode", encode, "a function from observations to states")
+    check_encode(encode)
     sizes = {"action": space.num_actions}
     if encode is None:
         own = getattr(env.observation_space, "n", None)
-        added = int(_has_drawn_start(env, space, num_copies))
+        added = int(has_drawn_start(env, space, num_copies))
         hidden = 0 if own == space.num_states else num_copies
         sizes["observation"] = space.num_states - added - hidden
     for kind, size in sizes.items():
@@ -110,10 +119,12 @@ def run_episode(
     The environment's seed and the random actions come from rng; forbidden actions are never taken. After termination
     the state no longer changes. A transition that is impossible under every parameter raises an error.
     """
-    trajectory, error, _ = attempt(env, space, policy, rng, encode)
-    if error is not None:
-        raise error
-    return trajectory
+    from horizonfree.problems.gymnasium.flatten import flatten
+
+    attempted = attempt(flatten(env, encode is not None), space, policy, rng, encode)
+    if attempted.error is not None:
+        raise attempted.error
+    return attempted.trajectory
 
 
 def attempt(
@@ -134,16 +145,17 @@ def attempt(
     check_env_matches(env, space, encode, copies)
     table = policy_table(policy, *space.sizes)
     H, S, A = space.sizes
-    has_drawn_start = encode is None and _has_drawn_start(env, space, copies)
+    is_drawn = encode is None and has_drawn_start(env, space, copies)
     first_action = int(env.action_space.start)  # type: ignore[attr-defined]  # Discrete, as checked
     s, a, j = np.zeros(H + 1, np.int32), np.zeros(H, np.int32), np.full(H, UNSEEN, np.int32)
+    rewards = np.full(H, np.nan)
     starts = np.flatnonzero(space.starts())
     s[:] = starts[0]
     end: tuple[int, int] | None = None
 
     try:
         observation, _ = env.reset(seed=int(rng.integers(2**31)))
-        first = starts[0] if has_drawn_start else _state(env, observation, encode, S)
+        first = starts[0] if is_drawn else encoded_state(env, observation, encode, S)
         if first not in starts:
             j[0] = IMPOSSIBLE
             where = _join_states([space.id_of(int(s)) for s in starts])
@@ -161,12 +173,13 @@ def attempt(
             is_cut = False
             if is_over:
                 s[h + 1] = s[h]
-            elif h == 0 and has_drawn_start:
-                s[1] = _state(env, observation, encode, S)
+            elif h == 0 and is_drawn:
+                s[1] = encoded_state(env, observation, encode, S)
             else:
-                observation, _, is_over, is_cut, _ = env.step(first_action + action)
+                observation, paid, is_over, is_cut, _ = env.step(first_action + action)
+                rewards[h] = _payment(paid)
                 j[h] = IMPOSSIBLE  # unless it is a state of the class
-                s[h + 1] = _state(env, observation, encode, S)
+                s[h + 1] = encoded_state(env, observation, encode, S)
                 _check_ending(endings, space, int(s[h + 1]), bool(is_over), h)
                 if is_over:
                     s[h + 1] = endings.after[s[h + 1]]
@@ -184,8 +197,15 @@ def attempt(
                     f"max_episode_steps={H} or more"
                 )
     except Exception as error:
-        return Attempt(Trajectory(s, a, j), error, end)
-    return Attempt(Trajectory(s, a, j), None, end)
+        return Attempt(Trajectory(s, a, j), error, end, rewards)
+    return Attempt(Trajectory(s, a, j), None, end, rewards)
+
+
+def _payment(paid: Any) -> float:
+    """The reward of a step as a number; NaN for anything else, which counts as not recorded."""
+    is_number = isinstance(paid, (int, float, np.number, np.ndarray)) and np.size(paid) == 1
+    value = float(np.asarray(paid).item()) if is_number else np.nan
+    return value if np.isfinite(value) else np.nan
 
 
 def _check_ending(endings: Endings, space: Space, s: int, is_over: bool, h: int) -> None:
@@ -235,15 +255,15 @@ def check_endings(
     if not message:
         return attempted
     error = ModelError(
-        f"the environment {message}: its observation does not tell whether the episode is over; give "
-        "known=hf.Tabular(states, actions, horizon, terminal='unknown'), in which every state may end an episode or "
-        "not, or wrap the environment so that ends are states of their own"
+        f"the environment {message}: its observation does not tell whether the episode is over; pass "
+        "terminal='unknown' (at the shell --param terminal=unknown; with known=, in hf.Tabular), so that every state "
+        "may end an episode or not, or wrap the environment so that ends are states of their own"
     )
     j = np.where(np.arange(len(j)) == h, IMPOSSIBLE, j).astype(np.int32)
-    return Attempt(Trajectory(trajectory.s, trajectory.a, j), error, end)
+    return Attempt(Trajectory(trajectory.s, trajectory.a, j), error, end, attempted.rewards)
 
 
-def _state(env: "gymnasium.Env[Any, Any]", observation: Any, encode: Encode | None, S: int) -> int:
+def encoded_state(env: "gymnasium.Env[Any, Any]", observation: Any, encode: Encode | None, S: int) -> int:
     """The state of an observation."""
     if encode is None:
         return state_of(env, observation)
@@ -267,7 +287,7 @@ def state_of(env: "gymnasium.Env[Any, Any]", observation: Any) -> int:
     return check_int(number, "an observation", origin, origin + n - 1, meaning, ShapeError) - origin
 
 
-def _has_drawn_start(env: "gymnasium.Env[Any, Any]", space: Space, num_copies: int) -> bool:
+def has_drawn_start(env: "gymnasium.Env[Any, Any]", space: Space, num_copies: int) -> bool:
     """Whether the start is an added state, numbered last, from which the first state is drawn."""
     own = getattr(env.observation_space, "n", None)
     return bool(space.start == space.num_states - 1 and own == space.num_states - 1 - num_copies)

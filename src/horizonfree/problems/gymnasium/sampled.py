@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Int
 
 from horizonfree._validation import check_int, check_state, short_repr
-from horizonfree.errors import OptionError, ShapeError
+from horizonfree.errors import OptionError
 from horizonfree.problems.gymnasium.live import Encode, state_of
 
 Place = Callable[[Any, int, np.random.Generator], None]
@@ -35,7 +35,10 @@ def sampled_env(
     place: Place | None,
 ) -> Int[np.ndarray, "S A S2"]:
     """Counts of the outcomes: S next states in which the episode goes on, then S in which it has ended."""
-    S, A = _sizes(env, name, num_states, encode)
+    from horizonfree.problems.gymnasium.flatten import flatten
+
+    env = flatten(env, encode is not None)
+    S, A = _sizes(env, num_states, encode)
     if S * A * samples > MAX_STEPS:
         raise OptionError(
             f"environment {name} would take {S * A * samples:,} steps; more than {MAX_STEPS:,} take too long: ask "
@@ -51,7 +54,10 @@ def sampled_env(
 
 def start_of_envs(envs: list[Any], encode: Encode | None) -> int:
     """The one state in which all of them start."""
+    from horizonfree.problems.gymnasium.flatten import flatten
+
     S = 2**31
+    envs = [flatten(env, encode is not None) for env in envs]
     starts = {_state(env, encode, S, env.reset(seed=i)[0]) for env in envs for i in range(NUM_RESETS)}
     if len(starts) > 1:
         raise OptionError(
@@ -108,21 +114,12 @@ class _EnvSampler:
         return to, bool(is_over or is_cut)
 
 
-def _sizes(env: Any, name: str, num_states: int | None, encode: Encode | None) -> tuple[int, int]:
+def _sizes(env: Any, num_states: int | None, encode: Encode | None) -> tuple[int, int]:
     """S and A, from the spaces of the environment or from num_states."""
-    from gymnasium.spaces import Discrete
-
-    if not isinstance(env.action_space, Discrete):
-        raise ShapeError(f"environment {name} has actions {env.action_space}; they must be Discrete")
     A = int(env.action_space.n)
     if encode is not None:
         meaning = "a whole number of at least 1, as encode returns states"
         return check_int(num_states, "num_states", 1, 2**31, meaning), A
-    if not isinstance(env.observation_space, Discrete):
-        raise ShapeError(
-            f"environment {name} has observations {env.observation_space}; make them states with hf.discretize, or "
-            "pass encode="
-        )
     return int(env.observation_space.n), A
 
 

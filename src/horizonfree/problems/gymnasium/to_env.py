@@ -2,14 +2,17 @@
 
 from typing import Any
 
-import gymnasium
 import numpy as np
-from gymnasium.spaces import Discrete
 
+from horizonfree._extras import needs_extra
 from horizonfree.mdp.policies import is_allowed
 from horizonfree.mdp.rewards import Reward, RewardLike, as_table
 from horizonfree.mdp.space import start_distribution
 from horizonfree.problems.problem import Problem
+
+with needs_extra("gymnasium", "environments of Gymnasium"):
+    import gymnasium
+    from gymnasium.spaces import Discrete
 
 
 class ProblemEnv(gymnasium.Env[np.int64, np.int64]):

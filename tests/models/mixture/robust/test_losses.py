@@ -239,7 +239,9 @@ def test_a_class_that_is_far_off_is_not_within_a_small_radius(problem):
 
 
 def test_what_cannot_be_answered_is_refused_in_words(problem, run):
-    with pytest.raises(OptionError, match=r"method is .direct.; it must be .uniform., with"):
+    with pytest.raises(
+        OptionError, match=r"method is .direct.; it must be .uniform., with misspecification="
+    ):
         run.certificate(method="direct", misspecification=0.01)
     bare = hf.explore_many(problem, "uniform", episodes=5, seeds=1)[0]
     with pytest.raises(RunError, match="no counts by blocks"):

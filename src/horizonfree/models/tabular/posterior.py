@@ -1,0 +1,88 @@
+"""The posterior of an unknown table: independent Dirichlet laws, one for each pair (s,a).
+
+    P(.|s,a) ~ Dirichlet(alpha_j + N(s,a,j)),   j over the m(s,a) possible successors, N the counts
+
+exactly, as the likelihood of a table is a product over pairs. Draws are independent. Where alpha is small, a gamma
+variable of shape a underflows: its logarithm is that of one of shape a + 1, plus log(U) / a.
+"""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from horizonfree._validation import check_floats, did_you_mean, short_repr
+from horizonfree.errors import OptionError
+from horizonfree.mdp.policies import redirect_forbidden
+from horizonfree.mdp.space import Space
+from horizonfree.models.draws import Draws
+from horizonfree.models.tabular.evidence import TabularEvidence
+from horizonfree.models.tabular.model import TabularModel
+
+NAMED = {"uniform": "1", "jeffreys": "1/2", "perks": "1/m"}  # concentrations per successor, of m
+DEFAULT = "perks"  # the one that covers best where few successors are likely: experiments/calibration
+MOST = 2**27  # probabilities that are held
+BLOCK = 2**21  # of them that are drawn together
+
+
+def tabular_draws(
+    model: TabularModel, evidence: TabularEvidence, prior: Any, count: int, rng: np.random.Generator
+) -> Draws:
+    """So many tables [D, S, A, n]; prior None: `DEFAULT`."""
+    space, counts = model.space, np.asarray(evidence.counts)
+    support = np.asarray(space.support)
+    if count * support.size > MOST:
+        raise OptionError(
+            f"{count:,} draws of {support.size:,} probabilities are too many to hold; "
+            f"give draws={max(1, MOST // support.size):,}, or declare which successors are possible"
+        )
+    alpha, words = concentration(space, DEFAULT if prior is None else prior)
+    shape = np.where(support, alpha + counts, 1.0)
+    found = np.empty((count, *support.shape))
+    size = max(1, BLOCK // support.size)
+    for first in range(0, count, size):
+        block = found[first : first + size]
+        block[:] = np.log(rng.standard_gamma(np.broadcast_to(shape + 1, block.shape)))
+        block -= rng.standard_exponential(block.shape) / shape  # -log U is exponential
+        block[:] = np.where(support, block, -np.inf)
+        block -= block.max(-1, keepdims=True)
+        np.exp(block, out=block)
+        block /= block.sum(-1, keepdims=True)
+    if space.acts is not None:  # a forbidden action is another name of an allowed one
+        found = redirect_forbidden(space.acts, found, axis=1)
+    return Draws(found, words)
+
+
+def concentration(space: Space, prior: Any) -> tuple[Float[np.ndarray, "S A n"], str]:
+    """alpha of every slot, and the prior in words: a name, a number per successor, or an array [S, A, S]."""
+    support, succ = np.asarray(space.support), np.asarray(space.succ)
+    S, A, _ = succ.shape
+    where = "each possible successor of a pair"
+    if isinstance(prior, str):
+        if prior not in NAMED:
+            raise OptionError(
+                f"prior is {short_repr(prior)}; it must be one of {', '.join(map(repr, NAMED))}, a number or an array "
+                f"[S, A, S]{did_you_mean(prior, NAMED)}"
+            )
+        number = NAMED[prior]
+        if number == "1/m":
+            words = "Dirichlet, 1/m for each of the m possible successors of a pair"
+            return 1 / np.broadcast_to(support.sum(-1, keepdims=True), succ.shape), words
+        return np.full(succ.shape, 0.5 if number == "1/2" else 1.0), f"Dirichlet, {number} for {where}"
+    table = check_floats(prior, "prior")
+    if table.ndim == 0:
+        alpha, words = np.full(succ.shape, float(table)), f"Dirichlet, {float(table):g} for {where}"
+    elif table.shape == (S, A, S):
+        alpha = np.take_along_axis(redirect_forbidden(space.acts, table), succ, axis=-1)
+        words = "Dirichlet as given"
+    else:
+        raise OptionError(
+            f"prior has shape {table.shape}; concentrations are a number, or an array [S, A, S] = {(S, A, S)}"
+        )
+    bad = np.argwhere(support & ~((alpha > 0) & np.isfinite(alpha)))
+    if bad.size:
+        s, a, j = bad[0]
+        raise OptionError(
+            f"prior is {alpha[s, a, j]:g} for (s={s}, a={a}) -> {succ[s, a, j]}; a concentration is a number above 0"
+        )
+    return alpha, words

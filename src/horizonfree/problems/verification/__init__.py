@@ -1,0 +1,1 @@
+"""Models of probabilistic verification: PRISM and JANI, explicit files, bounded properties."""

@@ -1,0 +1,422 @@
+"""PRISM and JANI models with unknown constants, through stormpy (extra `storm`).
+
+A model whose probabilities are polynomials in the unknown constants is a linear mixture MDP (affine.py). Others are a
+mixture of kernels, one for each combination of declared values of the constants, or an unknown table of which the
+possible transitions are known.
+"""
+
+import itertools
+import json
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy  # loads `scipy.sparse` when it is asked for
+
+from horizonfree._extras import needs_extra
+from horizonfree._validation import short_repr, suggestion
+from horizonfree.errors import FeatureError, KernelError, OptionError, UnknownNameError
+from horizonfree.models.mixture import features
+from horizonfree.models.mixture.valid import longest
+from horizonfree.problems.classes import Mixture
+from horizonfree.problems.problem import Problem
+from horizonfree.problems.verification.affine import (
+    ONE,
+    ZERO,
+    Polynomial,
+    at,
+    basis,
+    evaluated,
+    name_of,
+    polynomial,
+)
+from horizonfree.problems.verification.explicit import (
+    LARGEST,
+    check_path,
+    layout_of,
+    numbered_actions,
+    start_of,
+)
+
+KINDS = ("mixture", "table")
+MOST_FEATURES, MOST_KERNELS = 64, 64
+SKIPPED = ("init", "deadlock")  # labels that Storm adds
+ROUNDED = 1 + 1e-9
+
+
+def from_prism(
+    path: Any,
+    *,
+    horizon: int,
+    unknown: Any = (),
+    constants: Mapping[str, Any] | None = None,
+    kind: str = "mixture",
+    name: str | None = None,
+) -> Problem:
+    """A PRISM or JANI model (by its ending, .jani) with unknown constants as a problem; needs the extra `storm`.
+
+    unknown: names of constants that the learner does not know, in a list; or a dictionary from names to lists of the
+    values that they may have, for models that are no polynomials in them. constants: values of the other constants. A
+    value of an unknown constant is the hidden truth, with which the problem simulates itself; so is a value that the
+    model gives it.
+    kind: "mixture"; or "table", which only knows what transitions are possible.
+
+    Labels are names of sets of states (`goal`, `reach`), rewards are `problem.reward(name)` and R{"name"} of a
+    property, actions and states have the names of the model. Rewards that depend on unknown constants are left out.
+    """
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise OptionError(f"kind is {short_repr(kind)}; it must be 'mixture' or 'table'")
+    declared = _declared(unknown)
+    file = check_path(path)
+    built = _build(file, list(declared), dict(constants or {}))
+    shared = {
+        "horizon": horizon,
+        "start": start_of(built.initial),
+        "states": built.states,
+        "actions": built.actions,
+        "actions_allowed": built.allowed,
+        "name": file.stem if name is None else name,
+        "layout": layout_of(built.labels, built.rewards),
+    }
+    if kind == "table":
+        return _table(built, shared)
+    values = {key: x for key, x in declared.items() if x is not None}
+    if values:
+        return _of_values(built, values, list(declared), shared)
+    return _of_polynomials(built, shared)
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """A parametric model of Storm as lists: each transition has its state, action, next state and rational function."""
+
+    s: np.ndarray
+    a: np.ndarray
+    to: np.ndarray
+    functions: list[Any]
+    initial: np.ndarray
+    allowed: np.ndarray
+    actions: list[str]
+    states: list[str] | None
+    labels: dict[str, np.ndarray]
+    rewards: dict[str, np.ndarray]
+    truth: dict[str, Fraction] | None
+
+
+def _of_polynomials(built: Built, shared: dict[str, Any]) -> Problem:
+    """A mixture whose features are the coefficients of monomials."""
+    known: dict[str, Any] = {}
+    found = []
+    for function in built.functions:
+        text = str(function)
+        if text not in known:
+            known[text] = polynomial(function)
+        if known[text] is None:
+            raise FeatureError(
+                f"the probability {text} is no polynomial in the unknown constants; declare values that they may have, "
+                "unknown={'p': [0.1, 0.2]}, or take kind='table'"
+            )
+        found.append(known[text])
+    _check_sums(built, found)
+    span = basis(found)
+    if len(span) > MOST_FEATURES:
+        raise FeatureError(
+            f"the probabilities are of {len(span)} independent polynomials in the unknown constants, at most "
+            f"{MOST_FEATURES} are supported; take kind='table', or fewer unknown constants"
+        )
+    rows = [
+        (s, a, to, i, float(part[monomial]))
+        for s, a, to, part in zip(built.s, built.a, built.to, found)
+        for i, monomial in enumerate(span)
+        if monomial in part
+    ]
+    s, a, to, i, c = (np.array(column) for column in zip(*rows))
+    S, A = built.allowed.shape
+    shape = (S, A, len(span))
+    bound = longest(features.from_features((s, a, to, i, c), shape, built.allowed)[1]) * ROUNDED
+    if not np.isfinite(bound):
+        raise FeatureError(
+            "the probabilities leave some unknown constant without limits, so that it cannot be learnt; fix it"
+        )
+    truth = None if built.truth is None else [float(at(f, built.truth)) for f in span.values()]
+    shared["layout"] |= {"weights": [name_of(f) for f in span.values()]}
+    return Mixture.from_features((s, a, to, i, c), bound=bound, theta=truth, shape=shape, **shared)
+
+
+def _check_sums(built: Built, found: list[Polynomial]) -> None:
+    """The probabilities of each choice sum to 1 for all values of the constants."""
+    sums: dict[tuple[int, int], Polynomial] = {}
+    for s, a, part in zip(built.s.tolist(), built.a.tolist(), found):
+        total = sums.setdefault((s, a), {})
+        for key, c in part.items():
+            total[key] = total.get(key, ZERO) + c
+    for (s, a), total in sums.items():
+        if {key: c for key, c in total.items() if c} != {ONE: 1}:
+            raise KernelError(
+                f"the probabilities of action {built.actions[a]!r} in state {s} sum to "
+                f"{name_of({key: c for key, c in total.items() if c})}; that must be 1 for all values of the constants"
+            )
+
+
+def _of_values(
+    built: Built, values: dict[str, list[Fraction]], declared: list[str], shared: dict[str, Any]
+) -> Problem:
+    """A mixture of the kernels of all combinations of declared values."""
+    missing = [name for name in declared if name not in values]
+    if missing:
+        raise OptionError(
+            f"unknown={{...}} has values for {', '.join(values)} and none for {', '.join(missing)}"
+        )
+    grid = [dict(zip(values, x)) for x in itertools.product(*values.values())]
+    if len(grid) > MOST_KERNELS:
+        raise OptionError(
+            f"the declared values have {len(grid)} combinations; at most {MOST_KERNELS} are supported"
+        )
+    kernels = {", ".join(f"{k}={float(x):g}" for k, x in point.items()): point for point in grid}
+    weights = None
+    if built.truth is not None:
+        if built.truth not in grid:
+            raise OptionError(
+                f"the truth {_floats(built.truth)} is none of the declared values; add it, or leave it out"
+            )
+        weights = [float(point == built.truth) for point in kernels.values()]
+    return Mixture.from_kernels(
+        {key: _kernel(built, x) for key, x in kernels.items()}, weights=weights, **shared
+    )
+
+
+def _table(built: Built, shared: dict[str, Any]) -> Problem:
+    """The model's possible transitions, with probabilities only where the truth is given."""
+    is_known = built.truth is not None
+    if is_known:
+        kernel = _kernel(built, built.truth or {})
+        if (kernel.data <= 0).any():
+            raise KernelError("with these values of the constants a possible transition has probability 0")
+    else:
+        kernel = _sparse(built, np.ones(len(built.s)))
+        kernel = scipy.sparse.diags_array(1 / np.maximum(kernel.sum(1), 1)) @ kernel
+    problem = Mixture.from_kernels([kernel], weights=[1.0] if is_known else None, **shared)
+    return problem.as_tabular(support="given")
+
+
+def _kernel(built: Built, values: dict[str, Fraction]) -> Any:
+    """The transition probabilities for values of the constants, [S*A, S]."""
+    known: dict[str, float] = {}
+    for function in built.functions:
+        text = str(function)
+        if text not in known:
+            known[text] = float(evaluated(function, values))
+    return _sparse(built, np.array([known[str(f)] for f in built.functions]))
+
+
+def _sparse(built: Built, prob: np.ndarray) -> Any:
+    S, A = built.allowed.shape
+    return scipy.sparse.coo_array((prob, (built.s * A + built.a, built.to)), shape=(S * A, S)).tocsr()
+
+
+def _floats(values: Mapping[str, Fraction]) -> dict[str, float]:
+    return {name: float(x) for name, x in values.items()}
+
+
+def _declared(unknown: Any) -> dict[str, list[Fraction] | None]:
+    """The names of unknown constants, with their values where these are declared."""
+    if isinstance(unknown, str):
+        unknown = [unknown]
+    if isinstance(unknown, Mapping):
+        return {
+            str(key): None if x is None else [_number(value, key) for value in np.atleast_1d(x).tolist()]
+            for key, x in unknown.items()
+        }
+    try:
+        names = list(unknown)
+    except TypeError:
+        names = [None]
+    if not all(isinstance(x, str) for x in names) or len(set(names)) < len(names):
+        raise OptionError(
+            f"unknown is {short_repr(unknown)}; it must be a list of names of constants, each once"
+        )
+    return dict.fromkeys(names)
+
+
+def _number(value: Any, name: str) -> Fraction:
+    """An exact number; a float is the decimal that it is written as."""
+    try:
+        return Fraction(str(value).strip())
+    except (ValueError, ZeroDivisionError):
+        raise OptionError(f"constant {name} is {short_repr(value)}; it must be a number") from None
+
+
+def _build(path: Path, unknown: list[str], constants: dict[str, Any]) -> Built:
+    """The model, built by Storm with the unknown constants as parameters."""
+    with needs_extra("storm", "PRISM and JANI models"):
+        import stormpy
+    text, given = _without_values(path, unknown)
+    model = _parsed(stormpy, path, text)
+    known = {c.name: c for c in model.constants}
+    for name in (*unknown, *constants):
+        if name not in known:
+            raise UnknownNameError(f"{path} has no constant {name!r}; {suggestion(name, known)}")
+    fixed = {
+        name: float(x) if isinstance(x, int) and str(known[name].type) == "rational" else x
+        for name, x in constants.items()
+        if name not in unknown
+    }
+    defined = [name for name in fixed if known[name].defined]
+    if defined:
+        raise OptionError(f"constant {defined[0]} has a value in {path}; leave it out of constants=")
+    needed = [name for name, c in known.items() if not (c.defined or name in fixed or name in unknown)]
+    if needed:
+        raise OptionError(
+            f"{path} leaves {', '.join(needed)} open; give constants={{{needed[0]!r}: ...}}, or unknown=[{needed[0]!r}]"
+        )
+    given |= {name: _number(x, name) for name, x in constants.items() if name in unknown}
+    truth = given if set(given) == set(unknown) else None
+    options = stormpy.BuilderOptions()
+    options.set_build_all_labels()
+    options.set_build_all_reward_models()
+    options.set_build_choice_labels()
+    options.set_build_state_valuations()
+    try:
+        if fixed:
+            model, _ = stormpy.io.instantiate_constants(model, fixed)
+        sparse = stormpy.build_model[stormpy.RationalFunction](model, options=options)
+    except Exception as error:  # Storm has many classes of errors
+        raise OptionError(f"Storm cannot build {path}: {_plain(error)}") from None
+    return _lists(sparse, path, truth)
+
+
+def _parsed(stormpy: Any, path: Path, text: str) -> Any:
+    """The symbolic model; Storm reads files only."""
+    parse = stormpy.parse_jani_model if path.suffix.lower() == ".jani" else stormpy.parse_prism_program
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / path.name
+        file.write_text(text)
+        try:
+            found = parse(str(file))
+        except Exception as error:
+            raise OptionError(f"Storm cannot read {path}: {_plain(error)}") from None
+    return found[0] if isinstance(found, tuple) else found
+
+
+def _plain(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]
+
+
+def _without_values(path: Path, unknown: list[str]) -> tuple[str, dict[str, Fraction]]:
+    """The text of the model with the values of unknown constants taken out, and these values."""
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise OptionError(f"model {path}: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise OptionError(f"model {path} is not text: {error}") from None
+    given: dict[str, Fraction] = {}
+    if path.suffix.lower() == ".jani":
+        try:
+            content = json.loads(text)
+            for constant in content.get("constants", []):
+                if constant.get("name") in unknown and "value" in constant:
+                    given[constant["name"]] = _number(constant.pop("value"), constant["name"])
+        except (ValueError, AttributeError) as error:
+            raise OptionError(f"model {path} is no JANI model: {error}") from None
+        return json.dumps(content), given
+    for name in unknown:
+        defined = re.compile(rf"\bconst\s+(?:double\s+|rational\s+)?{re.escape(name)}\s*=\s*([^;]+);")
+        found = defined.search(text)
+        if found is not None:
+            given[name] = _number(found[1], name)
+            text = defined.sub(f"const double {name};", text, count=1)
+    return text, given
+
+
+def _lists(model: Any, path: Path, truth: dict[str, Fraction] | None) -> Built:
+    """The lists of a sparse model of Storm."""
+    kind = str(model.model_type).rpartition(".")[2]
+    if kind not in ("DTMC", "MDP"):
+        raise OptionError(f"{path} is a {kind}; only DTMCs and MDPs are supported")
+    S = model.nr_states
+    if max(S, model.nr_transitions) > LARGEST:
+        raise OptionError(f"{path} has {S:,} states; take smaller constants")
+    first, names = [0], []
+    choice, s, to, functions = [], [], [], []
+    for state in model.states:
+        for action in state.actions:
+            c = first[-1] + action.id
+            names.append(_action_name(model, c))
+            for transition in action.transitions:
+                choice.append(c)
+                s.append(state.id)
+                to.append(transition.column)
+                functions.append(transition.value)
+        first.append(first[-1] + len(state.actions))
+    of_choice, actions = numbered_actions(np.array(first), names)
+    state_of = np.repeat(np.arange(S), np.diff(first))
+    allowed = np.zeros((S, len(actions)), bool)
+    allowed[state_of, of_choice] = True
+    labels = {
+        str(label): _mask(model.labeling.get_states(label), S)
+        for label in model.labeling.get_labels()
+        if label not in SKIPPED
+    }
+    initial = np.zeros(S, bool)
+    initial[list(model.initial_states)] = True
+    rewards = _rewards(model, state_of, of_choice, allowed.shape)
+    states = _state_names(model)
+    arrays = np.array(s), of_choice[np.array(choice)], np.array(to)
+    return Built(*arrays, functions, initial, allowed, actions, states, labels, rewards, truth)
+
+
+def _mask(bits: Any, S: int) -> np.ndarray:
+    found = np.zeros(S, bool)
+    found[[int(i) for i in bits]] = True
+    return found
+
+
+def _action_name(model: Any, choice: int) -> str:
+    if not model.has_choice_labeling():
+        return ""
+    return " ".join(sorted(map(str, model.choice_labeling.get_labels_of_choice(choice))))
+
+
+def _state_names(model: Any) -> list[str] | None:
+    """The values of the variables, "x=2 & y=1"; None where they do not tell states apart."""
+    if not model.has_state_valuations():
+        return None
+    found = []
+    for s in range(model.nr_states):
+        values = model.state_valuations.to_json(s)
+        values = values if isinstance(values, Mapping) else json.loads(str(values))
+        parts = (f"{key}={str(x).lower() if isinstance(x, bool) else x}" for key, x in values.items())
+        found.append(" & ".join(parts))
+    return found if len(set(found)) == len(found) and all(found) else None
+
+
+def _rewards(
+    model: Any, state_of: np.ndarray, of_choice: np.ndarray, shape: tuple[int, int]
+) -> dict[str, Any]:
+    """Rewards [S, A] by name, those that do not depend on unknown constants."""
+    found = {}
+    for name, reward in model.reward_models.items():
+        of_states = _numbers(reward.state_rewards) if reward.has_state_rewards else np.zeros(shape[0])
+        of_choices = _numbers(reward.state_action_rewards) if reward.has_state_action_rewards else None
+        if reward.has_transition_rewards or np.isnan(of_states).any():
+            continue
+        paid = of_states[state_of] + (0.0 if of_choices is None else of_choices)
+        if np.isfinite(paid).all():
+            found[str(name) or "reward"] = np.zeros(shape)
+            found[str(name) or "reward"][state_of, of_choice] = paid
+    return found
+
+
+def _numbers(functions: Any) -> np.ndarray:
+    """Constant functions as numbers, nan where they depend on something."""
+    found = []
+    for function in functions:
+        c = polynomial(function)
+        found.append(float(c.get(ONE, 0)) if c is not None and set(c) <= {ONE} else np.nan)
+    return np.array(found)

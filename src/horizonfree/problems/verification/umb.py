@@ -1,0 +1,360 @@
+"""Unified Markov binary files (UMB): reading and writing MDPs, Markov chains and interval MDPs.
+
+An archive with an index in JSON and one file of numbers for each array, as the specification of the format (version 1)
+names them. Nothing is unpacked to the disk; sizes are checked before anything is read.
+"""
+
+import io
+import itertools
+import json
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from horizonfree import __version__
+from horizonfree.errors import HorizonfreeError, OptionError
+from horizonfree.problems.verification.explicit import LARGEST, ExplicitModel, check_path, checked
+
+NAMES = "state-names"  # where our own files have names of states: parameters of the tool, in the index
+MOST_FILES, MOST_BYTES = 10_000, 2**31
+SIZES = {"double": 64, "double-interval": 128, "rational": 128, "rational-interval": 256}
+BITS = {"bool": 1, "int": 64, "uint": 64, "string": 64}
+
+
+def read_umb(path: Any) -> ExplicitModel:
+    """The MDP, Markov chain or interval MDP in a UMB file, compressed with gzip, xz or not at all."""
+    file = check_path(path)
+    try:
+        return _Reader(file, _members(file)).model()
+    except HorizonfreeError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise OptionError(f"{file}: index.json is damaged: {type(error).__name__}: {error}") from None
+
+
+def _members(file: Path) -> dict[str, bytes]:
+    """The files of an archive by name."""
+    found: dict[str, bytes] = {}
+    total = 0
+    try:
+        with tarfile.open(file, "r:*") as archive:
+            for member in archive:
+                if not member.isfile():
+                    continue
+                total += member.size
+                if len(found) >= MOST_FILES or total > MOST_BYTES:
+                    raise OptionError(f"{file} holds more than {MOST_FILES:,} files or {MOST_BYTES:,} bytes")
+                content = archive.extractfile(member)
+                found[member.name.removeprefix("./").lstrip("/")] = b"" if content is None else content.read()
+    except OptionError:
+        raise
+    except OSError as error:
+        raise OptionError(f"model {file}: {error.strerror or error}") from None
+    except Exception as error:  # an archive can be damaged in many ways
+        raise OptionError(f"{file} is no UMB archive: {error}") from None
+    return found
+
+
+class _Reader:
+    """The arrays of an archive, each checked against the sizes that the index declares."""
+
+    def __init__(self, file: Path, members: Mapping[str, bytes]):
+        self.file, self.members = file, members
+
+    def fail(self, name: str, why: str) -> NoReturn:
+        """Refuse one file of the archive."""
+        raise OptionError(f"{self.file}, {name}: {why}")
+
+    def index(self) -> dict[str, Any]:
+        """index.json."""
+        if "index.json" not in self.members:
+            raise OptionError(f"{self.file} has no index.json; it is no UMB file")
+        try:
+            found = json.loads(self.members["index.json"])
+        except ValueError as error:
+            self.fail("index.json", f"it is no JSON: {error}")
+        if not isinstance(found, dict) or found.get("format-version") != 1:
+            self.fail("index.json", "format-version must be 1")
+        return found
+
+    def numbers(self, name: str, kind: str, size: int) -> np.ndarray | None:
+        """An array of a declared length; None where there is no such file."""
+        content = self.members.get(name)
+        if content is None:
+            return None
+        wanted = size * np.dtype(kind).itemsize
+        if len(content) != wanted:
+            self.fail(name, f"it has {len(content):,} bytes; {size:,} numbers need {wanted:,}")
+        return np.frombuffer(content, kind)
+
+    def bits(self, name: str, size: int) -> np.ndarray | None:
+        """An array of bools."""
+        words = self.numbers(name, "<u8", -(-size // 64))
+        if words is None:
+            return None
+        return np.unpackbits(words.view(np.uint8), bitorder="little")[:size].astype(bool)
+
+    def offsets(self, name: str, size: int, end: int) -> np.ndarray:
+        """Where the parts of each thing begin, [size + 1]; one each where there is no such file."""
+        found = self.numbers(name, "<u8", size + 1)
+        if found is None:
+            return np.arange(size + 1)
+        if found[0] != 0 or found[-1] != end or (found[1:] < found[:-1]).any():
+            self.fail(name, f"it must rise from 0 to {end:,}")
+        return found.astype(np.int64)
+
+    def real(self, name: str, declared: Mapping[str, Any], size: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """Numbers, or intervals, as their lower and upper ends."""
+        kind = str(declared["type"])
+        if kind not in SIZES or int(declared.get("size", SIZES[kind])) != SIZES[kind]:
+            self.fail("index.json", f"{name} is of type {dict(declared)}; supported are {SIZES}")
+        per = SIZES[kind] // 64
+        if kind.startswith("double"):
+            found = self.numbers(name, "<f8", size * per)
+            table = None if found is None else found.reshape(size, per)
+        else:
+            top = self.numbers(name, "<i8", size * per)
+            table = None if top is None else _fractions(top.reshape(size, -1, 2))
+        if table is None:
+            return None
+        if not np.isfinite(table).all():
+            self.fail(name, f"entry {int(np.argwhere(~np.isfinite(table))[0, 0])} is no finite number")
+        return table[:, 0].astype(np.float64), table[:, -1].astype(np.float64)
+
+    def strings(self, folder: str, size: int) -> list[str] | None:
+        """Texts of a folder."""
+        content = self.members.get(f"{folder}/strings.bin")
+        if content is None or f"{folder}/string-mapping.bin" not in self.members:
+            return None
+        first = self.offsets(f"{folder}/string-mapping.bin", size, len(content))
+        try:
+            return [content[a:b].decode() for a, b in itertools.pairwise(first)]
+        except UnicodeDecodeError as error:
+            self.fail(f"{folder}/strings.bin", str(error))
+
+    def model(self) -> ExplicitModel:
+        """The whole model."""
+        index = self.index()
+        system = index["transition-system"]
+        if system["time"] != "discrete" or int(system["#players"]) > 1 or int(system.get("#observations", 0)):
+            self.fail("index.json", "only MDPs and Markov chains in discrete time are supported")
+        sizes = [self.size(system, key) for key in ("#states", "#choices", "#branches")]
+        S, C, B = sizes
+        declared = system.get("branch-probability-type")
+        if declared is None:
+            self.fail("index.json", "it has no probabilities")
+        prob = self.real("branch-to-probability.bin", declared, B)
+        target = self.numbers("branch-to-target.bin", "<u8", B)
+        if prob is None or target is None:
+            self.fail("index.json", "branch-to-probability.bin or branch-to-target.bin is missing")
+        if B and target.max() >= S:
+            self.fail("branch-to-target.bin", f"it names state {target.max()}; states are 0 to {S - 1}")
+        initial = self.bits("state-is-initial.bin", S)
+        found = ExplicitModel(
+            np.zeros(S, bool) if initial is None else initial,
+            self.offsets("state-to-choices.bin", S, C),
+            self.offsets("choice-to-branches.bin", C, B),
+            target.astype(np.int64),
+            *prob,
+            self.actions(system, C),
+            self.labels(index, S),
+            self.rewards(index, "states", S),
+            self.rewards(index, "choices", C),
+            self.state_names(index, S),
+            str(index.get("model-data", {}).get("description", "")),
+        )
+        return checked(found, str(self.file))
+
+    def size(self, system: Mapping[str, Any], key: str) -> int:
+        """A declared number."""
+        found = system[key]
+        if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= LARGEST:
+            self.fail("index.json", f"{key} is {str(found)[:30]}; it must be a number up to {LARGEST:,}")
+        return found
+
+    def actions(self, system: Mapping[str, Any], C: int) -> Sequence[str]:
+        """The name of each choice."""
+        size = self.size(system, "#choice-actions")
+        names = self.strings("actions/choices", size) if size else None
+        if names is None:
+            return ()
+        which = self.numbers("actions/choices/values.bin", "<u4", C)
+        which = np.zeros(C, np.uint32) if which is None else which
+        if C and which.max() >= size:
+            self.fail("actions/choices/values.bin", f"it names action {which.max()} of {size}")
+        return [names[i] for i in which] if any(names) else ()
+
+    def annotations(self, index: Mapping[str, Any], group: str, entity: str) -> dict[str, tuple[str, Any]]:
+        """Folder and type of each annotation of a kind, by its name."""
+        found = index.get("annotations", {}).get(group, {})
+        return {
+            str(x.get("alias", key)): (f"annotations/{group}/{key}/{entity}/values.bin", x["type"])
+            for key, x in found.items()
+            if entity in x["applies-to"]
+        }
+
+    def labels(self, index: Mapping[str, Any], S: int) -> dict[str, np.ndarray]:
+        """Sets of states; a missing file is the empty set."""
+        found = {}
+        for name, (file, _) in self.annotations(index, "aps", "states").items():
+            mask = self.bits(file, S)
+            if name != "init":
+                found[name] = np.zeros(S, bool) if mask is None else mask
+        return found
+
+    def rewards(self, index: Mapping[str, Any], entity: str, size: int) -> dict[str, np.ndarray]:
+        """Rewards of states or choices; those of branches are refused."""
+        branches = self.annotations(index, "rewards", "branches")
+        if branches:
+            self.fail(
+                "index.json", f"reward {next(iter(branches))!r} is paid for branches, which is not supported"
+            )
+        found = {}
+        for name, (file, kind) in self.annotations(index, "rewards", entity).items():
+            paid = self.real(file, kind, size)
+            if paid is not None:
+                if not np.array_equal(*paid):
+                    self.fail(file, "rewards that are intervals are not supported")
+                found[name] = paid[0]
+        return found
+
+    def state_names(self, index: Mapping[str, Any], S: int) -> Sequence[str]:
+        """The values of the variables of each state, or its name where that is the only variable."""
+        given = index.get("file-data", {}).get("parameters")
+        if isinstance(given, dict) and isinstance(given.get(NAMES), list) and len(given[NAMES]) == S:
+            return [str(x) for x in given[NAMES]]
+        declared = index.get("valuations", {}).get("states")
+        content = self.members.get("valuations/states/valuations.bin")
+        if declared is None or content is None or len(declared["classes"]) != 1:
+            return ()
+        variables = declared["classes"][0]["variables"]
+        widths = [_width(x) for x in variables]
+        total = sum(widths)
+        if total % 8 or len(content) * 8 != total * S:
+            self.fail("valuations/states/valuations.bin", f"it has {len(content):,} bytes for {S:,} states")
+        bits = np.unpackbits(np.frombuffer(content, np.uint8).reshape(S, -1), axis=1, bitorder="little")
+        names = self.strings("valuations/states", int(declared.get("#strings", 0))) or []
+        parts: list[list[str]] = []
+        start = 0
+        for variable, width in zip(variables, widths):
+            if "name" in variable:
+                text = _values(bits[:, start : start + width], variable, names)
+                is_only = len(variables) == 1 and variable["type"]["type"] == "string"
+                parts.append(text if is_only else [f"{variable['name']}={x}" for x in text])
+            start += width
+        found = [" & ".join(x) for x in zip(*parts)]
+        return found if len(set(found)) == S and all(found) else ()
+
+
+def _fractions(x: np.ndarray) -> np.ndarray:
+    """Numerators over denominators."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(x[..., 0] / x[..., 1].view(np.uint64))
+
+
+def _width(variable: Mapping[str, Any]) -> int:
+    """Bits of a variable, or of padding."""
+    if "padding" in variable:
+        return int(variable["padding"])
+    kind = variable["type"]
+    if kind["type"] not in BITS or variable.get("is-optional"):
+        raise OptionError(
+            f"variable {variable.get('name')!r} is of a type that is not supported: {dict(kind)}"
+        )
+    width = int(kind.get("size", BITS[kind["type"]]))
+    if not 1 <= width <= 64:
+        raise OptionError(f"variable {variable.get('name')!r} has {width} bits; 1 to 64 are supported")
+    return width
+
+
+def _values(bits: np.ndarray, variable: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    """The values of one variable, as text."""
+    kind, width = variable["type"]["type"], bits.shape[1]
+    whole = [int(x) for x in bits.astype(object) @ (1 << np.arange(width).astype(object))]
+    if kind == "bool":
+        return ["true" if x else "false" for x in whole]
+    if kind == "string":
+        if max(whole, default=0) >= len(names):
+            raise OptionError(f"variable {variable.get('name')!r} names text {max(whole)} of {len(names)}")
+        return [names[x] for x in whole]
+    if kind == "int":
+        whole = [x - (1 << width) if x >> (width - 1) else x for x in whole]
+    return [str(x + int(variable.get("offset", 0))) for x in whole]
+
+
+def write_umb(model: ExplicitModel, path: Any) -> None:
+    """An MDP or an interval MDP as an uncompressed UMB file."""
+    files = {
+        "state-to-choices.bin": model.first_choice.astype("<u8"),
+        "state-is-initial.bin": _packed(model.initial),
+        "choice-to-branches.bin": model.first_branch.astype("<u8"),
+        "branch-to-target.bin": model.target.astype("<u8"),
+        "branch-to-probability.bin": (
+            np.stack([model.low, model.high], 1) if model.is_interval else model.low
+        ).astype("<f8"),
+    }
+    kind = "double-interval" if model.is_interval else "double"
+    actions = sorted(set(model.actions))
+    system = {
+        "time": "discrete",
+        "#players": 1,
+        "#states": model.num_states,
+        "#initial-states": int(model.initial.sum()),
+        "#choices": model.num_choices,
+        "#choice-actions": len(actions),
+        "#branches": len(model.target),
+        "#branch-actions": 0,
+        "#observations": 0,
+        "branch-probability-type": {"type": kind, "size": SIZES[kind]},
+    }
+    if actions:
+        index = {name: i for i, name in enumerate(actions)}
+        files["actions/choices/values.bin"] = np.array([index[x] for x in model.actions], "<u4")
+        files |= _strings("actions/choices", actions)
+    aps, rewards = {}, {}
+    for i, (name, mask) in enumerate(model.labels.items()):
+        aps[f"label-{i}"] = {"alias": name, "applies-to": ["states"], "type": {"type": "bool", "size": 1}}
+        files[f"annotations/aps/label-{i}/states/values.bin"] = _packed(mask)
+    for i, name in enumerate(model.reward_names):
+        parts = {"states": model.state_rewards, "choices": model.choice_rewards}
+        there = [entity for entity, paid in parts.items() if name in paid]
+        rewards[f"reward-{i}"] = {"alias": name, "applies-to": there, "type": {"type": "double", "size": 64}}
+        for entity in there:
+            files[f"annotations/rewards/reward-{i}/{entity}/values.bin"] = parts[entity][name].astype("<f8")
+    content: dict[str, Any] = {
+        "format-version": 1,
+        "format-revision": 0,
+        "model-data": {"description": model.description},
+        "file-data": {"tool": "horizonfree", "tool-version": __version__},
+        "transition-system": system,
+        "annotations": {key: x for key, x in (("aps", aps), ("rewards", rewards)) if x},
+    }
+    if model.states:  # Storm 2.0 reads no valuations that are text
+        content["file-data"]["parameters"] = {NAMES: list(model.states)}
+    _archive(check_path(path), {"index.json": json.dumps(content, indent=1).encode(), **files})
+
+
+def _packed(mask: np.ndarray) -> np.ndarray:
+    """Bools as bits, in words of 64."""
+    bits = np.zeros(-(-len(mask) // 64) * 64, bool)
+    bits[: len(mask)] = mask
+    return np.packbits(bits, bitorder="little")
+
+
+def _strings(folder: str, names: Sequence[str]) -> dict[str, Any]:
+    """Texts and where each begins."""
+    parts = [name.encode() for name in names]
+    first = np.cumsum([0, *map(len, parts)]).astype("<u8")
+    return {f"{folder}/string-mapping.bin": first, f"{folder}/strings.bin": b"".join(parts)}
+
+
+def _archive(path: Path, files: Mapping[str, Any]) -> None:
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, x in files.items():
+            content = x if isinstance(x, bytes) else np.ascontiguousarray(x).tobytes()
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))

@@ -1,0 +1,144 @@
+"""A run as a model that model checkers read: the estimate as an MDP, or the confidence set as an interval MDP.
+
+The interval MDP has the smallest and the largest value of every transition probability in the confidence set. All
+kernels of the set are members of it, so whatever is true for every member is true with the probability of the set. It
+has more members: entries may move independently, at every state and every step. Its values are wider, and the
+description of the file says by how much.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from horizonfree._validation import did_you_mean, short_repr
+from horizonfree.errors import OptionError
+from horizonfree.guarantees.certificate import confidence_of
+from horizonfree.mdp import names
+from horizonfree.mdp.events import reach
+from horizonfree.mdp.policies import is_allowed
+from horizonfree.problems.verification.evaluate import values_of_policy
+from horizonfree.problems.verification.explicit import ExplicitModel, checked
+
+WHAT = ("interval", "estimate")
+MOST_GOALS = 8  # sets of states for which widths are compared
+
+
+def explicit_model(
+    run: Any, what: str = "interval", *, delta: float = 0.05, floor: float = 0.0
+) -> ExplicitModel:
+    """The model of a run, with the names, labels and rewards of its problem."""
+    if not isinstance(what, str) or what not in WHAT:
+        raise OptionError(
+            f"what is {short_repr(what)}; it must be 'interval' or 'estimate'{did_you_mean(what, WHAT)}"
+        )
+    if isinstance(floor, bool) or not isinstance(floor, (int, float)) or not 0 <= floor <= 1e-3:
+        raise OptionError(f"floor is {short_repr(floor)}; it must be 0 to 0.001")
+    confidence, space = run.confidence(delta), run.problem.space
+    if confidence.is_refuted:
+        raise OptionError("the data refute the model class, so there is no confidence set to write")
+    if what == "estimate":
+        low = np.asarray(confidence.kernel.prob)
+        found = _written(run, np.asarray(confidence.kernel.succ), low, low)
+        description = (
+            f"The estimate of {run.episodes} episodes by horizonfree, with no statement of its error."
+        )
+        return _described(found, description)
+    low, high = confidence.entry_intervals()
+    found = _written(run, np.asarray(space.succ), low, high)
+    words = [
+        f"The confidence set of {run.episodes} episodes by horizonfree ({confidence_of(delta)}, any stopping time), "
+        "projected on every transition probability. It contains every kernel of the set, and more.",
+        f"Assumes: {run.problem.model.describe().assumption}.",
+        *_widths(run, found, delta),
+    ]
+    if floor:
+        found = _floored(found, float(floor))
+        words.append(
+            f"Lower ends of 0 were raised to {floor:g}: the file takes for granted that every transition written is "
+            "possible, which the data do not prove."
+        )
+    return _described(found, "\n".join(words))
+
+
+def _written(run: Any, succ: np.ndarray, low: np.ndarray, high: np.ndarray) -> ExplicitModel:
+    """The entries that can be positive, choice by choice."""
+    problem = run.problem
+    starts = problem.space.starts()
+    if starts.sum() > 1:
+        raise OptionError(
+            f"episodes start in one of {int(starts.sum())} states, drawn, which these formats cannot say; write "
+            "run.restart_from(state), which starts in one"
+        )
+    s, a = np.nonzero(is_allowed(problem.space))
+    is_possible = high[s, a] > 0
+    if not is_possible.any(1).all():  # the estimate of a pair that was never visited
+        is_empty = ~is_possible.any(1)
+        low, high = low.copy(), high.copy()
+        slots = np.asarray(problem.space.support)[s[is_empty], a[is_empty]]
+        even = slots / slots.sum(1, keepdims=True)
+        if even.shape[1] != low.shape[2]:
+            raise OptionError(
+                f"nothing is known of {int(is_empty.sum())} pairs (s,a); explore more, or write the intervals"
+            )
+        low[s[is_empty], a[is_empty]] = high[s[is_empty], a[is_empty]] = even
+        is_possible = high[s, a] > 0
+    c, j = np.nonzero(is_possible)
+    count = np.bincount(s, minlength=problem.num_states)
+    layout = problem.layout
+    action_names = [names.name_of(layout, "actions", x).replace(" ", "_") for x in a.tolist()]
+    labels = {name: np.isin(np.arange(len(count)), states) for name, states in problem.labels.items()}
+    rewards = {str(name): problem.reward(str(name))[s, a] for name in layout.get(names.REWARDS, ())}
+    return checked(
+        ExplicitModel(
+            starts,
+            np.concatenate([[0], np.cumsum(count)]),
+            np.concatenate([[0], np.cumsum(is_possible.sum(1))]),
+            succ[s, a][c, j].astype(np.int64),
+            low[s, a][c, j],
+            high[s, a][c, j],
+            action_names,
+            labels,
+            {},
+            rewards,
+            [str(x) for x in layout.get("states") or ()],
+        ),
+        "the run",
+    )
+
+
+def _widths(run: Any, model: ExplicitModel, delta: float) -> list[str]:
+    """The widths of values of plans under the confidence set and under the interval MDP."""
+    space, labels = run.problem.space, run.problem.labels
+    sets: dict[str, Any] = dict(list(labels.items())[:MOST_GOALS])
+    if not sets:
+        visited = np.flatnonzero(np.asarray(space.reachable))[-MOST_GOALS:]
+        sets = {run.problem.state_name(int(s)): [int(s)] for s in visited}
+    if space.horizon < 2:
+        return []
+    number = np.full((space.num_states, space.num_actions), -1)
+    number[is_allowed(space)] = np.arange(model.num_choices)
+    found = []
+    for name, states in sets.items():
+        event = reach(run.problem, states)
+        plan = run.plan(event, delta=delta)
+        choices = number[np.arange(space.num_states), plan.policy]
+        low, high = (
+            float(values_of_policy(model, event, choices, is_largest=x)[model.initial][0])
+            for x in (False, True)
+        )
+        found.append((plan.value_high - plan.value_low, high - low, name))
+    own, wider, name = max(found, key=lambda x: x[1])
+    return [
+        f"Width of the value of a plan that reaches {name} within {space.horizon - 1} steps (the widest of "
+        f"{len(found)}): {own:.6g} for the confidence set, {wider:.6g} for the intervals."
+    ]
+
+
+def _floored(model: ExplicitModel, floor: float) -> ExplicitModel:
+    low = np.maximum(model.low, np.minimum(floor, model.high))
+    return checked(replace(model, low=low), "the run with this floor")
+
+
+def _described(model: ExplicitModel, words: str) -> ExplicitModel:
+    return replace(model, description=words)

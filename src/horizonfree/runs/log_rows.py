@@ -1,0 +1,337 @@
+"""Rows of a log by label: which column is which, states made of several columns, and bins of real numbers."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from horizonfree._validation import check_count, check_floats, did_you_mean, short_repr, suggestion
+from horizonfree.errors import OptionError, ShapeError, UnknownNameError
+from horizonfree.problems.classes import UNKNOWN
+from horizonfree.runs import log_table
+from horizonfree.runs.log_table import Labels, Source, listed
+
+COLUMNS = ("episode", "step", "state", "action", "next_state")
+OPTIONAL = ("step", "next_state", "terminated", "reward", "cost")
+ROLES = (*COLUMNS, "terminated", "reward", "cost")
+QUANTILE_SHARE = 10  # one episode in so many sets the quantiles of bins, and is not counted
+BINNED = (
+    "the next bins depend on the bins and the action alone (binning {columns} is an assumption, not a fact)"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of a log in the order of the source, by label; codes are -1 where an entry is missing."""
+
+    episode: Labels
+    step: Int[np.ndarray, " N"]
+    state: Labels
+    action: Labels
+    next_state: Int[np.ndarray, " N"] | None  # codes of `state`
+    terminated: Bool[np.ndarray, " N"] | None
+    reward: Float[np.ndarray, " N"] | None  # NaN where it is missing
+    notes: list[str]
+    assumes: list[str]
+
+    def where(self, row: int) -> str:
+        """A row in words."""
+        return f"row {row + 1} (episode {self.episode.labels[self.episode.code[row]]})"
+
+
+def roles_of(columns: Any) -> dict[str, list[str] | None]:
+    """The columns of each role, as they were named; None for a step that is not there."""
+    given = {} if columns is None else columns
+    if not isinstance(given, Mapping) or not set(given) <= set(ROLES):
+        odd = sorted(set(given) - set(ROLES), key=str)[0] if isinstance(given, Mapping) else given
+        raise OptionError(
+            f"columns is {short_repr(columns)}; it must be a dictionary from some of {', '.join(ROLES)} to names of "
+            f"columns{did_you_mean(odd, ROLES)}"
+        )
+    roles: dict[str, list[str] | None] = {}
+    for role, names in given.items():
+        listed_names = [names] if isinstance(names, str) else names
+        if names is None and role == "step":
+            roles[role] = None
+        elif (
+            isinstance(listed_names, (list, tuple))
+            and listed_names
+            and all(isinstance(x, str) for x in listed_names)
+        ):
+            roles[role] = list(listed_names)
+        else:
+            raise OptionError(
+                f"columns[{role!r}] is {short_repr(names)}; it must be the name of a column, or a list of names"
+            )
+    return roles
+
+
+def read_rows(source: Any, roles: dict[str, list[str] | None], bins: Any) -> Rows:
+    """The rows of a source as labels and numbers."""
+    table = Source(source)
+    notes: list[str] = []
+    found: dict[str, list[str]] = {}
+    for role in ROLES:
+        names = roles.get(role, [role])
+        if names is None or (role in OPTIONAL and role not in roles and role not in table):
+            continue
+        for name in names:
+            if name not in table:
+                there = f" has {listed(map(repr, table.names), 12)} and" if table.names else ""
+                near = did_you_mean(name, table.names or ())
+                raise UnknownNameError(
+                    f"the log{there} has no column {name!r}; it needs episode, state and action; where they have other "
+                    f"names, say so: columns={{{role!r}: ..}}, on the command line --columns {role}=..{near}"
+                )
+        found[role] = names
+    sizes = {name: len(table.column(name)) for names in found.values() for name in names}
+    size = max(sizes.values())
+    if len(set(sizes.values())) > 1 or size == 0:
+        raise ShapeError(f"the columns have lengths {sizes}; they must be of one length, at least 1")
+    (episode,) = (_single(table, found, "episode"),)
+    if "step" in found:
+        step = log_table.steps_of(table.column(found["step"][0]), found["step"][0], episode.code)
+    else:
+        step = _in_order(episode.code)
+        notes.append("there is no column 'step': the rows of an episode are taken as its steps, in order")
+    if "next_state" not in found:
+        notes.append("there is no column 'next_state': it is the state of the next step")
+    cells = Bins(bins, found, episode)
+    state, after = (
+        cells.labels(table, "state"),
+        cells.labels(table, "next_state") if "next_state" in found else None,
+    )
+    labels = _union(state, after)
+    terminated = None
+    if "terminated" in found:
+        name = found["terminated"][0]
+        terminated = log_table.flags_of(table.column(name), name)
+    return Rows(
+        cells.counted(episode),
+        step,
+        Labels(state.recoded(labels), labels, state.is_complete),
+        cells.labels(table, "action"),
+        None if after is None else after.recoded(labels),
+        terminated,
+        _rewards(table, found, roles),
+        notes + cells.notes,
+        cells.assumes,
+    )
+
+
+def _rewards(
+    table: Source, found: Mapping[str, list[str]], roles: Mapping[str, Any]
+) -> Float[np.ndarray, " N"] | None:
+    """The column of rewards, or of costs with the other sign; one that was not asked for must hold numbers."""
+    role = next((x for x in ("reward", "cost") if x in found), None)
+    if role is None:
+        return None
+    name = found[role][0]
+    try:
+        values = log_table.reals_of(table.column(name), name)
+    except ShapeError:
+        if role in roles:
+            raise
+        return None
+    return -values if role == "cost" else values
+
+
+def _single(table: Source, found: Mapping[str, list[str]], role: str) -> Labels:
+    """Labels of the columns of a role, each row's entries joined."""
+    parts = [log_table.labels_of(table.column(name), name, table.categories(name)) for name in found[role]]
+    return _joined(parts, found[role])
+
+
+def _joined(parts: Sequence[Labels], names: Sequence[str], is_binned: Sequence[bool] = ()) -> Labels:
+    """Rows by the labels of several columns: "high, status 3"; those that occur."""
+    if len(parts) == 1:
+        return parts[0]
+    code = np.stack([x.code for x in parts], axis=1)
+    is_missing = (code < 0).any(1)
+    distinct, which = np.unique(code[~is_missing], axis=0, return_inverse=True)
+    texts = [
+        ", ".join(
+            f"{name} {x.labels[c]}" if isinstance(x.labels[c], int) else str(x.labels[c])
+            for x, name, c in zip(parts, names, row)
+        )
+        for row in distinct
+    ]
+    joined = np.full(len(code), -1, np.int64)
+    joined[~is_missing] = which.ravel()
+    return Labels(joined, texts)
+
+
+def _union(state: Labels, after: Labels | None) -> list[Any]:
+    """The labels of states and next states: numbers where all are, else text; declared ones in their order."""
+    if after is None or state.is_complete:
+        extra = [] if after is None else [x for x in after.labels if x not in state.labels]
+        if not extra:
+            return state.labels
+        raise ShapeError(
+            f"next_state {extra[0]!r} is none of the {len(state.labels)} categories of state; add it to the categories"
+        )
+    if state.are_numbers and after.are_numbers:
+        return sorted({*state.labels, *after.labels})
+    return sorted({*map(str, state.labels), *map(str, after.labels)})
+
+
+def _in_order(episode: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
+    """0, 1, .. along the rows of each episode."""
+    order = np.argsort(episode, kind="stable")
+    begins = np.append(True, np.diff(episode[order]) != 0)
+    index = np.arange(len(episode))
+    found = np.empty(len(episode), np.int64)
+    found[order] = index - np.maximum.accumulate(np.where(begins, index, 0))
+    return found
+
+
+class Bins:
+    """Columns of real numbers as labelled bins. A column of next states has the bins of the column of states.
+
+    Quantiles are those of the first tenth of the episodes. These are not counted: bins that depend on the transitions
+    that are counted would void the proof.
+    """
+
+    def __init__(self, bins: Any, found: Mapping[str, list[str]], episode: Labels) -> None:
+        given = {} if bins is None else bins
+        if not isinstance(given, Mapping):
+            raise OptionError(
+                f"bins is {short_repr(bins)}; it must be a dictionary, such as {{'temperature': 5}}"
+            )
+        used = {name for role in ("state", "action") for name in found[role]}
+        for name in given:
+            if name not in used:
+                raise OptionError(
+                    f"bins[{name!r}]: no state or action is made of this column; {suggestion(str(name), used)}; name "
+                    "the columns of a state with columns={'state': [..]}"
+                )
+        self.bins, self.found = given, found
+        self.notes: list[str] = []
+        self.assumes: list[str] = []
+        self._edges: dict[str, Float[np.ndarray, " n"]] = {}
+        self._training = np.zeros(len(episode.code), bool)
+        if any(not np.iterable(x) for x in given.values()):
+            self._train(episode)
+        if given:
+            self.assumes = [BINNED.format(columns=" and ".join(map(str, given)))]
+
+    def _train(self, episode: Labels) -> None:
+        """Set apart the first tenth of the episodes."""
+        _, first = np.unique(episode.code[episode.code >= 0], return_index=True)
+        codes = episode.code[episode.code >= 0][np.sort(first)]
+        if len(codes) < 2:
+            raise OptionError(
+                "bins by quantiles need two episodes or more: the first ones set the edges and are not counted; give "
+                "the edges instead, bins={'temperature': [20, 40]}"
+            )
+        chosen = codes[: math.ceil(len(codes) / QUANTILE_SHARE)]
+        self._training = np.isin(episode.code, chosen)
+        self.notes = [
+            f"the first {len(chosen):,} of {len(codes):,} episodes set the quantiles of the bins and are not counted"
+        ]
+
+    def counted(self, episode: Labels) -> Labels:
+        """Episodes without those that set the quantiles."""
+        return (
+            replace(episode, code=np.where(self._training, -2, episode.code))
+            if self._training.any()
+            else episode
+        )
+
+    def labels(self, table: Source, role: str) -> Labels:
+        """The labels of a role, binned where that is asked for."""
+        names = self.found[role]
+        like = self.found["state"] if role == "next_state" else names
+        if len(like) != len(names):
+            raise OptionError(
+                f"next_state has {len(names)} columns and state has {len(like)}; name as many, in the same order, or "
+                "leave next_state out: it is then taken from the next step"
+            )
+        parts = [self._part(table, name, own) for name, own in zip(names, like)]
+        return _joined(parts, like)
+
+    def _part(self, table: Source, name: str, own: str) -> Labels:
+        array = table.column(name)
+        if own not in self.bins:
+            return log_table.labels_of(array, name, table.categories(name))
+        x = log_table.reals_of(array, name)
+        if own not in self._edges:
+            self._edges[own] = self._edges_of(own, x)
+        edges = self._edges[own]
+        texts = [f"{e:g}" for e in edges]
+        labels = [
+            f"{own} below {texts[0]}",
+            *(f"{own} {low} to {high}" for low, high in pairwise(texts)),
+            f"{own} {texts[-1]} or more",
+        ]
+        code = np.where(np.isnan(x), -1, np.searchsorted(edges, x, side="right"))
+        return Labels(code, labels, is_complete=True)
+
+    def _edges_of(self, name: str, x: Float[np.ndarray, " N"]) -> Float[np.ndarray, " n"]:
+        """Inner edges: as given, or quantiles rounded to three digits."""
+        given = self.bins[name]
+        if np.iterable(given):
+            edges = check_floats(given, f"bins[{name!r}]")
+            if (
+                edges.ndim != 1
+                or not edges.size
+                or not (np.isfinite(edges).all() and (np.diff(edges) > 0).all())
+            ):
+                raise OptionError(
+                    f"bins[{name!r}] is {short_repr(given)}; inner edges must be finite and increasing"
+                )
+            return edges
+        n = check_count(given, f"bins[{name!r}]")
+        known = x[self._training & ~np.isnan(x)]
+        if n < 2 or not known.size:
+            raise OptionError(
+                f"bins[{name!r}] is {n}; it must be 2 or more, with entries in the first episodes"
+            )
+        inner = np.quantile(known, np.arange(1, n) / n)
+        return np.unique([float(f"{e:.3g}") for e in inner])
+
+
+def find_state(thing: Any, names: Sequence[str] | None, size: int, what: str) -> int:
+    """A state by its name or its number."""
+    text = thing if isinstance(thing, str) else short_repr(getattr(thing, "tolist", lambda: thing)())
+    if names is not None and text in names:
+        return list(names).index(text)
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(size))
+    number = int(text) if is_number else -1
+    if names is not None or not 0 <= number < size:
+        advice = suggestion(text, names) if names else f"states are 0 to {size - 1}"
+        raise UnknownNameError(f"{what}: there is no state {short_repr(thing)}; {advice}")
+    return number
+
+
+def find_start(start: Any, names: Sequence[str] | None, S: int, first: Int[np.ndarray, " K"]) -> Any:
+    """A state, a distribution over states or "unknown", by name or by number."""
+    if isinstance(start, Mapping):
+        found, shares = np.zeros(S), check_floats(list(start.values()), "start")
+        if shares.ndim != 1:
+            raise ShapeError(f"start is {short_repr(start)}; it must have one probability for each state")
+        for name, p in zip(start, shares):
+            found[find_state(name, names, S, "start")] += p
+        return found
+    if start is not None:
+        if isinstance(start, str) and start == UNKNOWN:
+            return start
+        is_distribution = isinstance(start, (list, tuple)) or (
+            isinstance(start, np.ndarray) and start.ndim > 0
+        )
+        return start if is_distribution else find_state(start, names, S, "start")
+    counts = np.bincount(first, minlength=S)
+    if (counts > 0).sum() == 1:
+        return int(first[0])
+    most = np.argsort(-counts, kind="stable")[: (counts > 0).sum()]
+    called = [f"{names[s] if names else s} ({counts[s]:,})" for s in most]
+    example = repr(names[most[0]] if names else int(most[0]))
+    raise OptionError(
+        f"the episodes start in {len(called)} different states: {listed(called)}. Say from which one plans are to be "
+        f"made, start={example}; or with which probabilities, start={{{example}: 1.0}}; or that these are unknown, "
+        f"start={UNKNOWN!r}"
+    )

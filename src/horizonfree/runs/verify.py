@@ -1,0 +1,124 @@
+"""Whether the certificate of a file is what a run proves: computed again and compared, entry by entry."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from horizonfree._repr import ReprMixin, ReprTable
+from horizonfree.errors import OptionError
+from horizonfree.guarantees.certificate import Certificate
+from horizonfree.mdp.events import Event, Worth
+from horizonfree.mdp.rewards import Reward
+from horizonfree.runs.certificate_files import data_digest, model_digest, read, unpacked
+from horizonfree.runs.properties import answer
+
+TOLERANCE = 1e-9  # relative, by which another machine may round otherwise
+
+
+@dataclass(frozen=True, repr=False)
+class Verification(ReprMixin):
+    """What `verify` found: `bound` as computed again, and a sentence for everything that does not agree."""
+
+    is_confirmed: bool
+    bound: float
+    claimed: float
+    statement: str
+    differences: tuple[str, ...]
+
+    def _repr_table(self) -> ReprTable:
+        """The verdict and its reasons."""
+        verdict = "confirmed" if self.is_confirmed else "not confirmed"
+        lines = [("verdict", verdict), ("statement", self.statement)]
+        lines.append(("bound", f"{self.claimed:.6g} in the file, {self.bound:.6g} computed again"))
+        return ReprTable("Verification", [*lines, *(("differs", x) for x in self.differences)])
+
+
+def verify(path: Any, run: Any) -> Verification:
+    """Compute the certificate of a file again from a run, and compare everything that it says."""
+    content = read(path)
+    question, sizes = (
+        content["question"],
+        {"states": run.problem.num_states, "actions": run.problem.num_actions},
+    )
+    other = [key for key, size in sizes.items() if content["model"].get(key) != size]
+    if other:
+        words = (
+            f"the run has {sizes[other[0]]} {other[0]}, the file speaks of {content['model'].get(other[0])}"
+        )
+        return Verification(False, math.nan, float(content["bound"]), "not computed again", (words,))
+    there = _view(run, question.get("view"))
+    found = _again(run, there, question, content)
+    bound, claimed = float(found.eps), float(content["bound"])
+    digests = {
+        "model": (content["model"].get("digest"), model_digest(there.problem)),
+        "data": (content["data"].get("digest"), data_digest(run.evidence)),
+    }
+    differences = [
+        f"the {name} of the run is another one than that of the file (digest {str(a)[:12]}..., here {b[:12]}...)"
+        for name, (a, b) in digests.items()
+        if a != b
+    ]
+    if not bound <= claimed * (1 + TOLERANCE) + 1e-15:
+        differences.append(f"the bound is {bound:.9g}, more than the {claimed:.9g} of the file")
+    texts = {"statement": found.statement, "assumes": found.assumes, "holds_for": found.holds_for}
+    texts["method"] = found.method
+    differences += [
+        f"{key} is {text!r}, in the file {content[key]!r}"
+        for key, text in texts.items()
+        if text != content[key]
+    ]
+    if found.is_rejected != content["is_rejected"]:
+        differences.append(
+            "the data refute the model class" if found.is_rejected else "the class is not refuted"
+        )
+    if run.episodes != content["episodes"]:
+        differences.append(
+            f"the run has {run.episodes:,} episodes, the file speaks of {content['episodes']:,}"
+        )
+    return Verification(not differences, bound, claimed, found.statement, tuple(differences))
+
+
+def _view(run: Any, view: Any) -> Any:
+    """The run as seen from where the certificate starts."""
+    if view is None:
+        return run
+    try:
+        start = unpacked(view["start"], [(run.problem.num_states,)], "f")
+        horizon, is_paid_after = view["horizon"], view["is_paid_after"]
+    except OptionError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise OptionError(f"the view of the question is damaged: {error}") from None
+    return run.restart_from(start, horizon, is_paid_after=bool(is_paid_after))
+
+
+def _again(run: Any, there: Any, question: Mapping[str, Any], content: Mapping[str, Any]) -> Certificate:
+    """The certificate of the question."""
+    delta = float(content["delta"])
+    H, S, A = there.problem.space.sizes
+    if question["kind"] == "every reward":
+        return run.certificate(delta, method=str(question.get("method")))
+    if question["kind"] == "rewards":
+        return run.certificate(delta, rewards=str(question.get("rewards")), progress=False)
+    try:
+        if question["kind"] == "policy":
+            policy = unpacked(question["policy"], [(H, S), (H, S, A)], "if")
+            table = unpacked(question["reward"], [(H, S, A)], "f")
+            reward = Reward(table, float(question["factor"]), float(question["offset"]))
+            return there.evaluate(reward, policy, delta=delta).certificate
+        steps = int(question["steps"])
+        policy = unpacked(question["policy"], [(steps, S), (steps, S, A)], "if")
+        decided = unpacked(question["decided"], [(S,)], "i")
+        worth = Worth(*(float(x) for x in question["pays"]))
+        is_max, name = bool(question["is_max"]), str(question["name"])
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, OptionError):
+            raise
+        raise OptionError(f"the question is damaged: {error}") from None
+    if not (np.isin(decided, (0, 1, 2)).all() and set(worth) <= {0.0, 1.0}):
+        raise OptionError("the event of the question is none: outcomes are 0, 1 or 2, and worth 0 or 1")
+    event = Event(decided, steps, worth, is_max, name)
+    return answer(run, event, policy, delta=delta, start=np.asarray(there.problem.start)).certificate

@@ -1,0 +1,224 @@
+"""T' of HF-UCRL-RFE++ under attack by systems of any size: 4 T' alone, without U.
+
+Two policies, a reward and theta_star are improved in turn: the reward by a linear programme in which the plan stays
+optimal in theta, the rival as the best policy in theta_star, theta_star along the derivative of what is lost, as far as
+the ellipsoid ||theta_star - theta|| <= 2 (beta = 1) and the weights go. What is found is really lost.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import linprog
+from scipy.sparse import coo_matrix
+
+import horizonfree as hf
+from horizonfree import oracle
+from horizonfree._x64 import to_device
+from horizonfree.oracle.variance_bound import variance_bound
+
+
+class System(NamedTuple):
+    """Kernels [d, S, A, S], weights of theta, and a root of the covariance."""
+
+    kernels: np.ndarray
+    weights: np.ndarray
+    root: np.ndarray
+
+
+def drawn(rng, d, S, A, successors):
+    """A random system; each pair has so many successors."""
+    kernels = np.zeros((d, S, A, S))
+    for s in range(S):
+        for a in range(A):
+            to = rng.choice(S, successors, replace=False)
+            kernels[:, s, a, to] = rng.dirichlet(np.full(successors, 0.4), d)
+    root = 10 ** rng.uniform(0.5, 2.5) * rng.normal(size=(d, d)) * 10 ** rng.uniform(-1, 1, d)
+    return System(kernels, rng.dirichlet(np.ones(d) * 2), root)
+
+
+def fork(rng, d, S, A, successors):
+    """As `drawn`, but at the start two actions lead to either of two states, in opposite ways."""
+    kernels, weights, root = drawn(rng, d, S, A, successors)
+    one, other = np.eye(S)[1], np.eye(S)[2]
+    share = rng.random(d)[:, None]
+    kernels[:, 0, 0] = share * one + (1 - share) * other
+    kernels[:, 0, 1] = (1 - share) * one + share * other
+    if rng.random() < 0.5:
+        kernels[:, 1:3] = np.eye(S)[1:3, None]
+    return System(kernels, weights, root)
+
+
+def changed(rng, system, size):
+    """Near another one."""
+    kernels, weights, root = system
+    if rng.random() < 0.7:
+        kernels = np.where(kernels > 0, kernels * np.exp(size * rng.normal(size=kernels.shape)), 0)
+        kernels = kernels / kernels.sum(-1, keepdims=True)
+    if rng.random() < 0.5:
+        weights = weights * np.exp(size * rng.normal(size=weights.shape))
+        weights = weights / weights.sum()
+    if rng.random() < 0.7:
+        root = root * np.exp(size * rng.normal()) + 0.3 * size * np.abs(root).max() * rng.normal(
+            size=root.shape
+        )
+    return System(kernels, weights, root)
+
+
+def bound(system, horizon):
+    """T', and the covariance in weights; their sum is known."""
+    kernels, weights, root = system
+    problem = hf.Mixture.from_kernels(kernels, horizon=horizon, weights=weights)
+    d = len(weights)
+    unit = [problem.model.parameter(e, "a weight") for e in np.eye(d)]
+    to_theta = np.array(unit).T
+    Sigma = root @ root.T + 1e-6 * np.eye(d) + 1e4 * np.abs(root).max() ** 2
+    inv = to_theta @ np.linalg.inv(Sigma) @ to_theta.T  # the norm of a change of weights is that of Sigma
+    prepared = oracle.prepare(*to_device((problem.model, problem.truth, inv, inv)))
+    return variance_bound(prepared, 1.0), Sigma
+
+
+def solve(P, reward):
+    """V, Q [H, S, A] and the best policy [H, S]."""
+    H, S, A = reward.shape
+    V, Q = np.zeros((H + 1, S)), np.zeros((H, S, A))
+    for h in reversed(range(H)):
+        Q[h] = reward[h] + P @ V[h + 1]
+        V[h] = Q[h].max(-1)
+    return V, Q, Q.argmax(-1)
+
+
+def values(P, policy, reward):
+    """V [H+1, S] of a policy, and the occupancy [H, S]."""
+    H, S, _ = reward.shape
+    at = np.arange(S)
+    V = np.zeros((H + 1, S))
+    for h in reversed(range(H)):
+        V[h] = reward[h, at, policy[h]] + P[at, policy[h]] @ V[h + 1]
+    return V
+
+
+def occupancy(P, policy, start=0):
+    """[H, S, A]."""
+    H, S = policy.shape
+    table, state = np.zeros((H, S, P.shape[1])), np.eye(S)[start]
+    for h in range(H):
+        table[h, np.arange(S), policy[h]] = state
+        state = state @ P[np.arange(S), policy[h]]
+    return table
+
+
+class Programme:
+    """The worst reward for two policies, in which one is optimal in P. Variables r, V of P, and M: no path above 1."""
+
+    def __init__(self, P, support, H):
+        S, A, _ = P.shape
+        n, m = H * S * A, H * S
+        rows, columns, entries, line = [], [], [], 0
+
+        def put(column, entry):
+            rows.append(line)
+            columns.append(column)
+            entries.append(entry)
+
+        for h in range(H):
+            for s in range(S):
+                for a in range(A):
+                    r = (h * S + s) * A + a
+                    put(r, 1.0)  # r + P V_{h+1} <= V_h
+                    put(n + h * S + s, -1.0)
+                    if h < H - 1:
+                        for to in np.flatnonzero(P[s, a] > 0):
+                            put(n + (h + 1) * S + to, P[s, a, to])
+                    line += 1
+                    for to in np.flatnonzero(support[s, a]):
+                        put(r, 1.0)  # r + M_{h+1}(s') <= M_h
+                        put(n + m + h * S + s, -1.0)
+                        if h < H - 1:
+                            put(n + m + (h + 1) * S + to, 1.0)
+                        line += 1
+        self.A_ub = coo_matrix((entries, (rows, columns)), shape=(line, n + 2 * m)).tocsr()
+        self.b_ub, self.n, self.m, self.P, self.shape = np.zeros(line), n, m, P, (H, S, A)
+
+    def worst(self, P_star, plan, rival):
+        """The reward in which the plan, optimal in P, loses most to the rival in P_star."""
+        n, m = self.n, self.m
+        c = np.zeros(n + 2 * m)
+        c[:n] = (occupancy(P_star, plan) - occupancy(P_star, rival)).ravel()
+        optimal = np.zeros((1, n + 2 * m))
+        optimal[0, :n] = -occupancy(self.P, plan).ravel()
+        optimal[0, n] = 1.0  # V_1(s_1) is what the plan earns in P
+        bounds = [(0, 1)] * n + [(0, 1)] * (2 * m)
+        found = linprog(c, self.A_ub, self.b_ub, optimal, [0.0], bounds=bounds, method="highs")
+        return None if found.x is None else found.x[:n].reshape(self.shape)
+
+
+def worst_loss(rng, system, Sigma, horizon, starts=2, rounds=4):
+    """The largest loss found of a plan that is optimal in theta."""
+    kernels, weights, _ = system
+    P = np.einsum("d,dsat->sat", weights, kernels)
+    support = (kernels > 0).any(0)
+    programme, inv, worst = Programme(P, support, horizon), np.linalg.inv(Sigma), 0.0
+    S, A = P.shape[:2]
+    for _ in range(starts):
+        star = moved(weights, Sigma, inv, rng.normal(size=len(weights)))
+        P_star = np.einsum("d,dsat->sat", star, kernels)
+        reward = np.zeros((horizon, S, A))
+        reward[rng.integers(horizon)] = rng.random((S, A)) < 0.5
+        plan, rival = solve(P, reward)[2], solve(P_star, reward)[2]
+        if (plan == rival).all():
+            rival = rng.integers(0, A, plan.shape)
+        for _ in range(rounds):
+            found = programme.worst(P_star, plan, rival)
+            if found is None:
+                break
+            rival = solve(P_star, found)[2]
+            loss = values(P_star, rival, found)[0, 0] - values(P_star, plan, found)[0, 0]
+            worst = max(worst, loss)
+            V = [values(P_star, x, found) for x in (rival, plan)]
+            weight = [occupancy(P_star, x) for x in (rival, plan)]
+            slope = sum(
+                sign * np.einsum("hsa,dsat,ht->d", w, kernels, v[1:])
+                for sign, w, v in zip((1, -1), weight, V)
+            )
+            star = moved(weights, Sigma, inv, slope)
+            P_star = np.einsum("d,dsat->sat", star, kernels)
+            rival = solve(P_star, found)[2]
+            worst = max(worst, values(P_star, rival, found)[0, 0] - values(P_star, plan, found)[0, 0])
+    return worst
+
+
+def worst_of_two(rng, programme, P_star, rounds=4):
+    """The largest loss found in P_star of a plan that is optimal in P; rewards and rivals in turn."""
+    H, S, A = programme.shape
+    worst = 0.0
+    reward = np.zeros((H, S, A))
+    reward[rng.integers(H)] = rng.random((S, A)) < 0.5
+    plan, rival = solve(programme.P, reward)[2], solve(P_star, reward)[2]
+    if (plan == rival).all():
+        rival = rng.integers(0, A, plan.shape)
+    for _ in range(rounds):
+        found = programme.worst(P_star, plan, rival)
+        if found is None:
+            break
+        rival = solve(P_star, found)[2]
+        worst = max(worst, values(P_star, rival, found)[0, 0] - values(P_star, plan, found)[0, 0])
+    return worst
+
+
+def moved(weights, Sigma, inv, slope):
+    """As far along the slope as the ellipsoid and the simplex go; the weights keep their sum."""
+    ones = inv @ np.ones(len(weights))
+    direction = inv @ slope
+    direction = direction - ones * direction.sum() / ones.sum()
+    size = np.sqrt(max(direction @ Sigma @ direction, 1e-300))
+    step = 2 * direction / size
+    shortest = min([1.0, *(-w / x for w, x in zip(weights, step) if x < 0)])
+    return weights + shortest * step
+
+
+def ratio(rng, system, horizon):
+    """The share of 4 T' that is really lost; 0 where nothing is claimed."""
+    y, Sigma = bound(system, horizon)
+    if y >= 0.25:
+        return 0.0
+    return worst_loss(rng, system, Sigma, horizon) / (4 * y)

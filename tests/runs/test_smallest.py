@@ -1,0 +1,61 @@
+"""`run.certificate()` is the smallest bound that is affordable: one number, everywhere the same."""
+
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree.errors import OptionError
+from horizonfree.models.mixture.confidence import MAX_WORK
+
+
+def explored(name, episodes=60, **parameters):
+    return hf.explore(hf.make(name, **parameters), "uniform", episodes=episodes, progress=False)
+
+
+@pytest.mark.parametrize("name", ["river-swim", "inventory", "hard-instance"])
+def test_the_default_is_the_smaller_of_both_methods_and_names_it(name):
+    run = explored(name, episodes=200)
+    by = {method: run.certificate(method=method) for method in ("uniform", "direct")}
+    smallest = run.certificate()
+    assert smallest.eps == min(x.eps for x in by.values())
+    assert smallest.eps < by["uniform"].eps
+    assert (smallest.method, smallest.delta) == ("direct", 0.05)
+    assert str(smallest) == str(by["direct"])
+    assert smallest.holds_for == by["uniform"].holds_for  # plans in the same estimate
+    np.testing.assert_array_equal(run.confidence().kernel.prob, run.confidence().centre.prob)
+
+
+def test_where_the_sharper_method_gains_nothing_the_default_says_uniform():
+    run = explored("rfe-lower-bound", episodes=3)
+    assert run.certificate().eps == run.certificate(method="uniform").eps == 1
+    assert run.certificate().method == "uniform"
+
+
+def test_what_is_not_affordable_is_left_to_those_who_ask():
+    small, large = hf.make("zoned-grid", size=4), hf.make("zoned-grid", size=30)
+    work = [x.space.succ.size * x.horizon * 6**x.model.num_unknown for x in (small, large)]
+    assert work[0] < MAX_WORK < work[1]
+    data = (hf.explore(x, "uniform", episodes=2, progress=False) for x in (small, large))
+    assert [run.confidence().sharpest for run in data] == ["direct", "uniform"]
+    many = hf.Mixture.from_kernels(np.random.default_rng(0).dirichlet(np.ones(8), size=(7, 8, 1)), horizon=3)
+    assert many.model.num_unknown == 6
+    for problem in (many, hf.Tabular(3, 2, 3)):
+        run = hf.from_episodes(problem, (np.zeros((1, 4), int), np.zeros((1, 3), int)))
+        assert run.confidence().sharpest == "uniform"
+        assert run.certificate().method == "uniform"
+
+
+def test_exploration_stops_by_the_number_that_is_reported():
+    run = hf.explore(hf.make("river-swim"), until_eps=0.45, progress=False)
+    assert run.certificate().eps <= 0.45
+    assert run.certificate(method="uniform").eps > 0.45
+
+
+def test_the_default_within_a_misspecification_is_its_only_method():
+    run = hf.explore(hf.make("river-swim"), episodes=60, progress=False)
+    own, named = (run.certificate(misspecification=0.001, **how) for how in ({}, {"method": "uniform"}))
+    assert own.eps == named.eps
+    with pytest.raises(OptionError, match="'uniform', with misspecification="):
+        run.certificate(misspecification=0.001, method="direct")
+    with pytest.raises(OptionError, match="sharpest"):
+        run.certificate(method="sharpest")
