@@ -226,7 +226,9 @@ def test_curves_are_what_each_run_says_of_itself():
         assert said["efficiency"] == pytest.approx(K * float(promise) / valid.num_free, rel=1e-9)
         assert said["excess"] == pytest.approx(float(outside), rel=1e-9)
     earlier = hf.explore(problems[1], batch[2].explorer, episodes=2, seed=0)
-    assert batch.curves["eps"][2, 0] == pytest.approx(earlier.certificate(0.1, method="uniform").eps, abs=1e-9)
+    assert batch.curves["eps"][2, 0] == pytest.approx(
+        earlier.certificate(0.1, method="uniform").eps, abs=1e-9
+    )
 
 
 def test_a_batch_runs_over_truths_and_over_a_number_of_the_explorer():

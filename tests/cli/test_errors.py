@@ -157,7 +157,9 @@ def test_what_cannot_be_written_is_one_line_that_names_it(
             assert code == 2
             (last,) = err.splitlines()
             place = shlex.split(line)[-1] or "."
-            assert last.startswith((f"horizonfree: error: {place}: ", f"horizonfree: error: policy {place}: "))
+            assert last.startswith(
+                (f"horizonfree: error: {place}: ", f"horizonfree: error: policy {place}: ")
+            )
 
 
 def test_without_a_word_there_is_help_and_a_reason(shell: Shell) -> None:

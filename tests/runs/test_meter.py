@@ -49,10 +49,10 @@ def test_without_an_end_none_is_shown_until_there_is_an_estimate(
             clock.now = now
             show(episode, {}, eps)
     assert capsys.readouterr().err.splitlines() == [
-        "episode 1, certified gap 1.000, goal 0.2, 10 s",
-        "episode 11, certified gap 1.000, goal 0.2, 20 s",
-        "episode 21 of 84, certified gap 0.400, goal 0.2, 30 s, about 63 s left",
-        "episode 30 of 30, certified gap 0.200, goal 0.2, 39 s",
+        "episode 1, suboptimality at most 1.000, target 0.2, 10 s",
+        "episode 11, suboptimality at most 1.000, target 0.2, 20 s",
+        "episode 21 of 84, suboptimality at most 0.400, target 0.2, 30 s, about 63 s left",
+        "episode 30 of 30, suboptimality at most 0.200, target 0.2, 39 s",
     ]
 
 
@@ -101,7 +101,7 @@ def test_on_a_terminal_there_is_no_end_either(monkeypatch: pytest.MonkeyPatch) -
         assert "episode 0 " in line()
         assert "left" not in line()
         show(1, {}, 1.0)
-        assert "episode 1 certified gap 1.000, goal 0.2" in line()
+        assert "episode 1 suboptimality at most 1.000, target 0.2" in line()
         show(21, {}, 0.4)
         assert "episode 21/~84" in line()
         assert line().rstrip().endswith("left")

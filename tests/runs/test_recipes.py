@@ -62,7 +62,7 @@ BAD_LAYOUTS = [
     ({"note": [np.zeros(2)]}, r"layout\['note'\] .* holds array"),
     ({"note": {1: 2}}, r"layout\['note'\] .* holds \{1: 2\}"),
     ({"note": np.array([{}])}, r"layout\['note'\] .* is an array of Python objects"),
-    ({7: "x"}, r"layout\[7\] .* its key is not text; call it '7'"),
+    ({7: "x"}, r"layout\[7\] .* its key is not text; use '7'"),
 ]
 
 

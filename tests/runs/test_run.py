@@ -89,9 +89,7 @@ def test_the_explorers_own_model_is_planned_in_when_asked_for(run: hf.Run, probl
 
 
 def test_what_is_not_known_is_refused(run: hf.Run, problem: hf.Problem) -> None:
-    with pytest.raises(
-        OptionError, match="method is 'magic'; it must be 'uniform', 'direct' or 'paper'"
-    ):
+    with pytest.raises(OptionError, match="method is 'magic'; it must be 'uniform', 'direct' or 'paper'"):
         run.certificate(method="magic")
     with pytest.raises(OptionError, match="no certificate of its own"):
         run.certificate(method="paper")
