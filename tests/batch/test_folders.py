@@ -19,11 +19,11 @@ def test_an_interrupted_batch_goes_on_where_it_stopped(in_pairs, tmp_path, monke
     whole = hf.explore_many(mixture(), "uniform", **settings)
     began, run = [], batch_job.Job.run
 
-    def interrupted(self, first, size, show):
+    def interrupted(self, first, size, show, pool=None):
         began.append(first)
         if first == 2 and len(began) == 2:
             raise KeyboardInterrupt
-        return run(self, first, size, show)
+        return run(self, first, size, show, pool)
 
     monkeypatch.setattr(batch_job.Job, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):

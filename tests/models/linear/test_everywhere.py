@@ -69,7 +69,7 @@ def test_reports_and_the_playground_speak_of_it(run, tmp_path):
     write_report(run, page)
     text = page.read_text()
     assert "features, 3" in text
-    assert "Where each of 3 features leads" in text
+    assert "The measures of 3 features" in text
     client = Client(run)
     answer = client.post("/api/plan", json={"weights": [[3, 1.0]], "when": "end", "step": 2, "seed": 5})
     assert answer.status_code == 200
