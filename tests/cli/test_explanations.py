@@ -143,6 +143,7 @@ def _no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_command_of_the_documentation_works(page: str, shell: Shell) -> None:
     np.save("reward.npy", np.full(64, 0.05))
     np.savetxt("cost.csv", np.arange(64.0))
+    np.savetxt("danger.csv", np.eye(64)[9])
     np.savetxt("mine.csv", np.ones((1, 64)), delimiter=",", fmt="%d")
     Path("settings.toml").write_text(toml_block())
     lines = examples(page)

@@ -89,8 +89,8 @@ def problems() -> dict[str, ProblemSpec]:
     """Every named problem: description, source, and parameters with defaults and ranges.
 
     >>> import horizonfree as hf
-    >>> [p.name for p in hf.problems()["zoned-grid"].parameters]
-    ['size', 'zones', 'horizon', 'seed']
+    >>> "zoned-grid" in hf.problems()
+    True
     """
     return dict(sorted(_PROBLEMS.items()))
 
