@@ -137,8 +137,15 @@ def test_episodes_and_answers_are_those_of_the_whole(name):
     state = int(part.state_ids[part.num_states // 2])
     for reward in (hf.goal(problem, state), hf.occupancy(problem, state), mine):
         a, b = run.plan(part.restrict(reward)), whole.plan(reward)
-        for field in ("value", "value_low", "value_high", "gap"):
-            assert getattr(a, field) == pytest.approx(getattr(b, field), abs=close)
+        assert a.value == pytest.approx(b.value, abs=close)
+        if run.has_parameter:
+            for field in ("value_low", "value_high", "gap"):
+                assert getattr(a, field) == pytest.approx(getattr(b, field), abs=close)
+        else:  # bounds of tables use the largest reward of every step, which the part may not have
+            assert a.gap <= b.gap + close
+            assert a.value_low >= b.value_low - close
+            assert a.value_high <= b.value_high + close
+            assert a.gap == pytest.approx(b.gap, abs=1e-3)
         assert a.kernel.prob[np.asarray(part.space.reachable)] == pytest.approx(
             b.kernel.prob[part.state_ids][np.asarray(part.space.reachable)], abs=close
         )

@@ -104,7 +104,7 @@ class Expansion:
         """From the last step to the first."""
         S, A, C = self.chi.shape
         pi = probabilities(policy, A)
-        left = np.cumsum(reward[:, np.asarray(self.space.reachable)].max((1, 2))[::-1])[::-1]
+        left = np.cumsum(reward.max((1, 2))[::-1])[::-1]
         caps = np.minimum(1.0, np.append(left, 0.0))  # the largest totals from each step on
         blocks = self.blocks(pi)
         o = np.zeros(S)

@@ -83,10 +83,7 @@ class TabularConfidence(Confidence):
             np.add.at(occupancy, (np.arange(len(names))[:, None], self.space.acts), names)
         own = own_leak(self.joint, occupancy, self._is_point, self.balls.eps)
         most, half = self.uniform.leak, self.uniform.rest / 2
-        cap, begins = (
-            min(1.0, float(reward[:, np.asarray(self.space.reachable)].max((1, 2)).sum())),
-            self.space.starts(),
-        )
+        cap, begins = min(1.0, float(reward.max((1, 2)).sum())), self.space.starts()
         V, V_star = float(self.space.at_start(first.V)), float(self.space.at_start(first.V_star))
         below = min(cap * own, V, most * float(first.V[begins].max()) + half)
         above = min(cap * own, cap - V, most * (cap - float(first.V[begins].min())) + half)
