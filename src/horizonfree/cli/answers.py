@@ -298,7 +298,7 @@ def report(
     if policy is not None and reward is None and cost is None:
         raise OptionError("--policy is compared for costs or rewards; give --cost FILE or --reward FILE")
     run = open_run(folder)
-    from horizonfree.cli.policy_files import read_policy
+    from horizonfree.cli.array_files import read_policy
     from horizonfree.report.decision import decide
     from horizonfree.report.facts import compute_facts
     from horizonfree.report.figures import pictures, write_pictures
