@@ -12,10 +12,9 @@ import pytest
 
 from horizonfree import report
 from horizonfree.explorers.registry import EXPLORERS
-from horizonfree.report import page, theme
-from horizonfree.report import draw
-from horizonfree.report.facts import Facts, compute_facts
+from horizonfree.report import draw, page, theme
 from horizonfree.report.draw import Picture, pictures, plot_comparison, write_pictures
+from horizonfree.report.facts import Facts, compute_facts
 from horizonfree.report.theme import display_text
 from horizonfree.runs.run import Run
 

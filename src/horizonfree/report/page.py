@@ -16,10 +16,9 @@ from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import MEANINGS, confidence_of, interval, round_up, rounded_up
 from horizonfree.mdp.names import name_of
 from horizonfree.models.base import probabilities
-from horizonfree.report import theme
-from horizonfree.report import draw
-from horizonfree.report.facts import Example, Facts, Moment, compute_facts, marked_starts, state_text
+from horizonfree.report import draw, theme
 from horizonfree.report.draw import Picture, pictures
+from horizonfree.report.facts import Example, Facts, Moment, compute_facts, marked_starts, state_text
 from horizonfree.runs.audit import audit
 from horizonfree.runs.credible import Likely
 from horizonfree.runs.recipes import versions

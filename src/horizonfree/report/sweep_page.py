@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from horizonfree.explorers.registry import setting_label
-from horizonfree.report import theme
-from horizonfree.report import draw
+from horizonfree.report import draw, theme
 from horizonfree.report.page import environment, write_text
 from horizonfree.sweeps.results import Curve, Sweep, curves
 from horizonfree.sweeps.spec import MEASURES
