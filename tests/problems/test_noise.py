@@ -7,7 +7,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import HorizonfreeError
-from horizonfree.runs.check import any_law
+from horizonfree.problems.any_law import any_law
 
 DEMAND = {f"sell {w}": w for w in range(12)}
 RNG = np.random.default_rng(0)
