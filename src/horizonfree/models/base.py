@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._arrays import Array, Leaf, node
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.e_processes import EProcesses
-from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.events import Lift
 from horizonfree.mdp.rewards import StateRewards
 from horizonfree.mdp.space import Kernel, Space, Trajectory
 
@@ -245,7 +245,7 @@ class Confidence(Described, abc.ABC):
 
     @abc.abstractmethod
     def lifted(self, lift: Lift) -> "Confidence":
-        """The confidence set on lifted states (mdp/lift.py); an error where nothing is proved of them."""
+        """The confidence set on lifted states (mdp/events.py); an error where nothing is proved of them."""
 
     @abc.abstractmethod
     def parts(self) -> dict[str, float]:

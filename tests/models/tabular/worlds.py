@@ -14,7 +14,7 @@ from horizonfree.models.tabular.confidence import confidence
 from horizonfree.models.tabular.evidence import full_lists
 from horizonfree.models.tabular.joint import no_joint
 from horizonfree.models.tabular.uniform import uniform
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 from horizonfree.problems.classes import Tabular
 
 

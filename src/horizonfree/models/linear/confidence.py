@@ -25,7 +25,7 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import at_most_of
-from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.events import Lift
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.base import Bounds, Confidence, Policy
 from horizonfree.models.linear.bounds import reward_bounds, uniform_loss

@@ -15,9 +15,8 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import at_most_of
-from horizonfree.guarantees.choice import largest_loss, least_loss
-from horizonfree.guarantees.divergence import Divergence, RowDivergence
-from horizonfree.mdp.lift import Lift
+from horizonfree.guarantees.divergence import Divergence, RowDivergence, largest_loss, least_loss
+from horizonfree.mdp.events import Lift
 from horizonfree.mdp.rewards import StateRewards
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.base import Bounds, Confidence, Policy

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.events import Lift
 from horizonfree.mdp.names import name_of
 from horizonfree.mdp.policies import redirect_forbidden
 from horizonfree.mdp.space import Kernel, Space
@@ -105,7 +105,7 @@ class TabularConfidence(Confidence):
 
     @np.errstate(all="ignore")
     def lifted(self, lift: Lift) -> "TabularConfidence":
-        """The confidence of lifted states (mdp/lift.py): every pair has a ball of its own, though some are the same."""
+        """The confidence of lifted states (mdp/events.py): one ball for every pair, though some are the same."""
         own, (S, A, _) = self.balls, self.balls.succ.shape
         visits = np.zeros((S, A), self.visits.dtype)
         visits[*self.pairs.T] = self.visits
