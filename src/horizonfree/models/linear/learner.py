@@ -18,7 +18,7 @@ from jaxtyping import Float
 from horizonfree._arrays import Array
 from horizonfree.guarantees.e_processes import EProcesses, check_e_processes
 from horizonfree.mdp.space import UNSEEN, Kernel, Space, Trajectory
-from horizonfree.models.linear.regression import LinearEvidence, fit, level_of_all, prior, regress
+from horizonfree.models.linear.bounds import LinearEvidence, fit, level_of_all, prior, regress
 from horizonfree.planning.traced import allowed_actions, stationary_jax
 
 RIDGE = 0.1  # of the estimate, and what a direction without data counts for in `inefficiency`
