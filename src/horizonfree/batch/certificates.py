@@ -1,4 +1,4 @@
-"""Curves of a batch that need confidence sets: in NumPy, member by member, in worker processes where asked for."""
+"""Curves of a batch that are computed from the evidence: in NumPy, member by member, in worker processes where asked for."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from horizonfree.models import certify
 from horizonfree.models.base import Evidence
+from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning import evaluate, optimal
 from horizonfree.problems.problem import Problem
 
@@ -23,7 +24,8 @@ class CertifiedCurves:
 
     gap: the largest true suboptimality, over the rewards, of plans that are optimal in the estimate. `Run.plan` returns
     such a plan, or for tables the plan of the confidence set's centre where its certified gap is smaller;
-    eps: the uniform certificate; excess: above 0, the truth is outside the confidence set.
+    eps: the uniform certificate; efficiency: K T / q, 1 for the best design in hindsight; excess: above 0, the truth is
+    outside the confidence set.
     """
 
     curves: tuple[str, ...]
@@ -37,6 +39,8 @@ class CertifiedCurves:
         problem, values = self.problems[index], {}
         if "excess" in self.curves:
             values["excess"] = float(problem.model.violation(evidence, problem.truth, np.asarray(self.delta)))
+        if "efficiency" in self.curves:
+            values["efficiency"] = diagnostics_of(problem.model).inefficiency(evidence)
         if "gap" in self.curves or "eps" in self.curves:
             confidence = certify.confidence(problem.model, evidence, delta=self.delta)
             values["eps"] = certify.uniform_eps(confidence)

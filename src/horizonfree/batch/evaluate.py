@@ -1,6 +1,5 @@
 """Curves of a batch: what is computed of every member at the checkpoints."""
 
-from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
@@ -18,12 +17,10 @@ from horizonfree.batch.simulate import Setup
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers.loop import Progress
 from horizonfree.mdp import rewards
-from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning import optimal
 from horizonfree.planning.traced import evaluate_jax
 
 CURVES = ("gap", "own_gap", "eps", "efficiency", "excess")
-TRACED_CURVES = ("own_gap", "efficiency")  # the others are computed on the host (certificates.py)
 MAX_SUITE_BYTES = 2**30  # of the default rewards
 
 
@@ -39,8 +36,8 @@ class Evaluation:
     def certified(
         self, members: Members, first: int, N: int, progress: Progress, pool: Executor | None
     ) -> dict[str, Float[np.ndarray, "N 1"]]:
-        """The curves that need confidence sets, of members first, ..., first + N - 1, in the processes of a pool."""
-        names = tuple(name for name in self.curves if name not in TRACED_CURVES)
+        """All curves but own_gap, of members first, ..., first + N - 1, in the processes of a pool."""
+        names = tuple(name for name in self.curves if name != "own_gap")
         if not names:
             return {}
         batch = to_numpy(progress.evidence)
@@ -81,44 +78,28 @@ def build_evaluation(
 
 
 @eqx.filter_jit
-def traced_curves(
+def own_gaps(
     shared: Setup,
     own: Setup,
     progress: Progress,
     rewards: Float[Array, "T H S A"],
-    curves: tuple[str, ...],
     *,
     batch_size: int | None,
-) -> dict[str, Float[Array, " N"]]:
-    """The traced curves of every member, computed for `batch_size` members side by side.
+) -> Float[Array, " N"]:
+    """The largest true suboptimality, over the rewards, of the own plans of every member's explorer; traced.
 
-    own_gap: the largest true suboptimality, over the rewards, of the explorer's own plans; efficiency: K T / q, 1 for
-    the best design in hindsight (models/mixture/learner.py).
+    Computed for `batch_size` members side by side.
     """
 
-    def of_member(pair: tuple[Setup, Progress]) -> dict[str, Array]:
+    def of_member(pair: tuple[Setup, Progress]) -> Array:
         setup, now = eqx.combine(pair[0], shared), pair[1]
-        model, evidence = setup.model, now.evidence
-        result: dict[str, Array] = {}
-        if "own_gap" in curves:
-            result["own_gap"] = _worst_gap(
-                setup, rewards, lambda r: setup.explorer.plan(model, now.state, evidence, r).policy
-            )
-        if "efficiency" in curves:
-            result["efficiency"] = diagnostics_of(model).inefficiency(evidence)
-        return result
+        truth = setup.model.kernel(setup.truth)
 
-    result: dict[str, Array] = jax.lax.map(of_member, (own, progress), batch_size=batch_size)
+        def value(reward: Array) -> Array:
+            policy = setup.explorer.plan(setup.model, now.state, now.evidence, reward).policy
+            return setup.model.space.at_start(evaluate_jax(truth, reward, policy)[0])
+
+        return (setup.best - jax.vmap(value)(rewards)).max()
+
+    result: Array = jax.lax.map(of_member, (own, progress), batch_size=batch_size)
     return result
-
-
-def _worst_gap(
-    setup: Setup, rewards: Float[Array, "T H S A"], plan: Callable[[Array], Array]
-) -> Float[Array, ""]:
-    truth = setup.model.kernel(setup.truth)
-
-    def value(reward: Array) -> Array:
-        return setup.model.space.at_start(evaluate_jax(truth, reward, plan(reward))[0])
-
-    worst: Array = (setup.best - jax.vmap(value)(rewards)).max()
-    return worst

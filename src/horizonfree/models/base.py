@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._arrays import Array, Leaf, node
+from horizonfree._arrays import Leaf, node
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.e_processes import EProcesses
 from horizonfree.mdp.lift import Lift
@@ -318,8 +318,8 @@ class Diagnostics(abc.ABC):
         """The mean of that over what is unknown."""
 
     @abc.abstractmethod
-    def inefficiency(self, evidence: OwnEvidence) -> Float[Array, ""]:
-        """1 for data from the best design in hindsight, 2 for data that took twice the episodes; traced."""
+    def inefficiency(self, evidence: OwnEvidence) -> float:
+        """1 for data from the best design in hindsight, 2 for data that took twice the episodes; 0 of nothing unknown."""
 
     def intervals(self, confidence: OwnConfidence) -> Intervals | None:
         """The entries of the parameter with intervals; None where the class has too many to show."""

@@ -19,10 +19,10 @@ from horizonfree.planning import evaluate, optimal
 from horizonfree.problems.problem import Problem, true_gap
 from horizonfree.report.history import GoalStates, Moment, forecast_curve, goal_states, history_of
 from horizonfree.runs.credible import Likely, likely
-from horizonfree.runs.loop import ENDED_IN
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.robustness import Robustness
 from horizonfree.runs.run import Run
+from horizonfree.runs.state import ENDED_IN
 
 MAX_COLUMNS = 12  # of a map on a third of the page
 MAX_MARKED_STARTS = 24  # in a map
