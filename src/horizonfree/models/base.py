@@ -319,7 +319,10 @@ class Diagnostics(abc.ABC):
 
     @abc.abstractmethod
     def inefficiency(self, evidence: OwnEvidence) -> float:
-        """1 for data from the best design in hindsight, 2 for data that took twice the episodes; 0 of nothing unknown."""
+        """1 for data from the best design in hindsight, 2 for data that took twice the episodes.
+
+        0 where nothing is unknown.
+        """
 
     def intervals(self, confidence: OwnConfidence) -> Intervals | None:
         """The entries of the parameter with intervals; None where the class has too many to show."""

@@ -43,8 +43,7 @@ from horizonfree.problems.gymnasium.live import (
 from horizonfree.runs.meter import progress_meter
 from horizonfree.runs.observed import ObservedReward, over_states
 from horizonfree.runs.run import Run
-from horizonfree.runs.state import ENDED_IN
-from horizonfree.runs.storage import checkpoint_writer
+from horizonfree.runs.storage import ENDED_IN, checkpoint_writer
 from horizonfree.runs.until import MAX_EPISODES, StopRule
 
 MAX_BLOCK = 256  # episodes of one compiled call
