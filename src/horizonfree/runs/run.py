@@ -35,7 +35,6 @@ from horizonfree.runs.credible import Credible
 from horizonfree.runs.observed import ObservedReward
 from horizonfree.runs.plan import Comparison, Plan, make_plan, start_distribution_of
 from horizonfree.runs.reward_spec import RewardSpec, plan_or_evaluate
-from horizonfree.runs.storage import progress_of
 from horizonfree.runs.until import StopRule
 
 if TYPE_CHECKING:
@@ -94,6 +93,8 @@ class Run(ReprMixin):
     @cached_property
     def progress(self) -> "Progress":
         """The number of episodes, the explorer's state and the evidence, to go on from; imports JAX."""
+        from horizonfree.runs.storage import progress_of
+
         return progress_of(self)
 
     @property
