@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from horizonfree._deprecated import warn_renamed
 from horizonfree.errors import OptionError
 
 R_HAT = 1.01  # the largest that counts as converged
@@ -32,10 +33,15 @@ class Convergence(NamedTuple):
     chains: int
     steps: int
 
-    @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """The check in a few words."""
         return f"{self.chains} chains, R-hat {self.r_hat:.3f}, {self.effective:,.0f} effective draws"
+
+    @property
+    def words(self) -> str:
+        """Deprecated: use `summary()`."""
+        warn_renamed("Convergence.words", "Convergence.summary()")
+        return self.summary()
 
 
 class Draws(NamedTuple):
