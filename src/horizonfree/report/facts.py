@@ -23,7 +23,7 @@ from horizonfree.runs.certificates import Robustness
 from horizonfree.runs.credible import Likely, likely
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.run import Run
-from horizonfree.runs.storage import ENDED_IN
+from horizonfree.runs.state import ENDED_IN
 
 # Certificates after earlier numbers of episodes, from the evidence alone.
 #

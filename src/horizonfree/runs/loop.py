@@ -30,7 +30,7 @@ from horizonfree.explorers.loop import (
 from horizonfree.guarantees.certificate import round_up
 from horizonfree.mdp.space import UNSEEN, Kernel
 from horizonfree.models.base import Evidence, Model
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 from horizonfree.problems.gymnasium.live import (
     Attempt,
     attempt,
@@ -43,7 +43,8 @@ from horizonfree.problems.gymnasium.live import (
 from horizonfree.runs.meter import progress_meter
 from horizonfree.runs.observed import ObservedReward, over_states
 from horizonfree.runs.run import Run
-from horizonfree.runs.storage import ENDED_IN, checkpoint_writer
+from horizonfree.runs.state import ENDED_IN
+from horizonfree.runs.storage import checkpoint_writer
 from horizonfree.runs.until import MAX_EPISODES, StopRule
 
 MAX_BLOCK = 256  # episodes of one compiled call

@@ -4,9 +4,9 @@ import numpy as np
 from jaxtyping import Float
 
 from horizonfree.models.base import Diagnostics
+from horizonfree.models.linear.bounds import RIDGE, LinearEvidence
 from horizonfree.models.linear.confidence import LinearConfidence
 from horizonfree.models.linear.model import LinearModel
-from horizonfree.models.linear.regression import RIDGE, LinearEvidence
 from horizonfree.planning.induction import best_total
 
 
