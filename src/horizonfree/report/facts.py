@@ -19,7 +19,6 @@ from horizonfree.planning import evaluate, optimal
 from horizonfree.problems.problem import Problem, true_gap
 from horizonfree.report.history import GoalStates, Moment, forecast_curve, goal_states, history_of
 from horizonfree.runs.credible import Likely, likely
-from horizonfree.runs.loop import ENDED_IN
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.robustness import Robustness
 from horizonfree.runs.run import Run
@@ -137,6 +136,8 @@ class Facts:
 
 def compute_facts(run: Run, delta: float = 0.05, *, has_robustness: bool = True) -> Facts:
     """The facts of a run; has_robustness=False leaves out the robustness, which takes longest."""
+    from horizonfree.runs.loop import ENDED_IN  # imports JAX, which the playground does without
+
     run = without_assumed_truth(run)
     name, options = explorer_label_of(run)
     confidence, model = run.confidence(delta), run.problem.model

@@ -3,13 +3,13 @@
 Tabular evidence has no history: there the present is the only moment, and a forecast is computed instead.
 """
 
+from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
-import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
-from horizonfree._x64 import to_device, x64
 from horizonfree.mdp.rewards import goal
 from horizonfree.mdp.space import occupied_states
 from horizonfree.models import certify
@@ -93,14 +93,17 @@ def goal_states(run: Run) -> GoalStates:
     return GoalStates(states, states[np.linspace(0, len(states) - 1, count).round().astype(int)])
 
 
-@eqx.filter_jit
-def _inefficiency(model: Model, evidence: Evidence) -> Float[Array, ""]:
-    return diagnostics_of(model).inefficiency(evidence)
-
-
-@x64
 def inefficiency(model: Model, evidence: Evidence) -> float:
     """1 / G-efficiency: 1 for the G-optimal design, 2 if twice the episodes are needed; nan if nothing is unknown."""
-    if model.num_unknown == 0:
-        return float("nan")
-    return float(_inefficiency(*to_device((model, evidence))))
+    return float("nan") if model.num_unknown == 0 else _compiled_inefficiency()(model, evidence)
+
+
+@cache
+def _compiled_inefficiency() -> Callable[[Model, Evidence], float]:
+    """Imports JAX, which nothing else in a report needs."""
+    import equinox as eqx
+
+    from horizonfree._x64 import to_device, x64
+
+    traced = eqx.filter_jit(lambda model, evidence: diagnostics_of(model).inefficiency(evidence))
+    return x64(lambda model, evidence: float(traced(*to_device((model, evidence)))))
