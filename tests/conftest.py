@@ -64,9 +64,9 @@ def anew() -> Iterator[None]:
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports without their figures, for tests of what is around them: drawing takes most of the time."""
-    from horizonfree.report import alt_text as seen
+    from horizonfree.report import page as seen
     from horizonfree.report import theme
 
-    monkeypatch.setattr(import_module("horizonfree.report.figures"), "draw_all", seen.alt_texts)
+    monkeypatch.setattr(import_module("horizonfree.report.draw"), "draw_all", seen.alt_texts)
     monkeypatch.setattr(theme, "to_svg", lambda *_: "<svg></svg>")
     monkeypatch.setattr(theme, "write_png", lambda _, path: path.touch())

@@ -299,10 +299,9 @@ def report(
         raise OptionError("--policy is compared for costs or rewards; give --cost FILE or --reward FILE")
     run = open_run(folder)
     from horizonfree.cli.array_files import read_policy
-    from horizonfree.report.decision import decide
+    from horizonfree.report.draw import pictures, write_pictures
     from horizonfree.report.facts import compute_facts
-    from horizonfree.report.figures import pictures, write_pictures
-    from horizonfree.report.page import check_target, write_page
+    from horizonfree.report.page import check_target, decide, write_page
 
     page = out or expand_user(folder) / "report.html"
     with spinner("drawing"):

@@ -1,8 +1,8 @@
 """Rewards, costs and policies from files: arrays of NumPy, or tables of a spreadsheet.
 
-A .csv of rewards has a row for each state with one number, or one number for each action. Rows and columns may have names: a first
-column of states, and a first line of actions. They may then be in any order, and all of them must be there. Nothing is
-unpickled.
+A .csv of rewards has a row for each state with one number, or one number for each action. Rows and columns may have
+names: a first column of states, and a first line of actions. They may then be in any order, and all of them must be
+there. Nothing is unpickled.
 """
 
 import csv

@@ -189,7 +189,7 @@ def _write_comparison(rows: Sequence[dict[str, Any]], out: Path) -> None:
     import json
     from tempfile import TemporaryDirectory
 
-    from horizonfree.report.comparison_plot import plot_comparison
+    from horizonfree.report.draw import plot_comparison
     from horizonfree.runs import files
 
     with TemporaryDirectory() as temporary:
