@@ -10,6 +10,7 @@ registry. The page, its scripts and the library are those of src/.
 import hashlib
 import io
 import json
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -156,5 +157,15 @@ def build(folder: Path) -> None:
     (folder / "runs" / "runs.json").write_text(json.dumps(titles))
 
 
+def main(folder: Path) -> None:
+    """Build it, or say on the page why it is missing."""
+    if shutil.which("npm") is not None:
+        return build(folder)
+    reason = "This site was built without npm, which brings Python for the browser."
+    print(f"{folder} has no playground: {reason}", file=sys.stderr)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "index.html").write_text(f"<!doctype html><title>Playground</title><p>{reason}</p>\n")
+
+
 if __name__ == "__main__":
-    build(Path(sys.argv[1]))
+    main(Path(sys.argv[1]))
