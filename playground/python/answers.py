@@ -13,13 +13,23 @@ import horizonfree as hf  # noqa: E402
 from horizonfree.errors import HorizonfreeError  # noqa: E402
 from horizonfree.web.session import Session  # noqa: E402
 
+
+class BrowserSession(Session):
+    """Without declared misspecification, which needs linear programmes that are not solved in the browser."""
+
+    @property
+    def misspecifications(self) -> list[float]:
+        """None but 0: the page has no slider for it."""
+        return [0.0]
+
+
 _sessions: list[Session] = []
 
 
 def open_run(folder: str) -> str:
     """Load a run; JSON with an error, or without."""
     try:
-        _sessions[:] = [Session(hf.load(folder))]
+        _sessions[:] = [BrowserSession(hf.load(folder))]
     except HorizonfreeError as error:
         return json.dumps({"error": str(error)})
     return "{}"

@@ -1,9 +1,8 @@
 """The contents of a report, as numbers and texts."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,18 +106,9 @@ def goal_states(run: Run) -> GoalStates:
 
 def inefficiency(model: Model, evidence: Evidence) -> float:
     """1 / G-efficiency: 1 for the G-optimal design, 2 if twice the episodes are needed; nan if nothing is unknown."""
-    return float("nan") if model.num_unknown == 0 else _compiled_inefficiency()(model, evidence)
-
-
-@cache
-def _compiled_inefficiency() -> Callable[[Model, Evidence], float]:
-    """Imports JAX, which the playground does without."""
-    import equinox as eqx
-
-    from horizonfree._x64 import to_device, x64
-
-    traced = eqx.filter_jit(lambda model, evidence: diagnostics_of(model).inefficiency(evidence))
-    return x64(lambda model, evidence: float(traced(*to_device((model, evidence)))))
+    if model.num_unknown == 0:
+        return float("nan")
+    return diagnostics_of(model).inefficiency(evidence)
 
 
 MAX_COLUMNS = 12  # of a map on a third of the page
