@@ -23,6 +23,7 @@ from horizonfree.runs.certificates import Robustness
 from horizonfree.runs.credible import Likely, likely
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.run import Run
+from horizonfree.runs.state import ENDED_IN
 
 # Certificates after earlier numbers of episodes, from the evidence alone.
 #
@@ -224,8 +225,6 @@ class Facts:
 
 def compute_facts(run: Run, delta: float = 0.05, *, has_robustness: bool = True) -> Facts:
     """The facts of a run; has_robustness=False leaves out the robustness, which takes longest."""
-    from horizonfree.runs.loop import ENDED_IN  # imports JAX, which the playground does without
-
     run = without_assumed_truth(run)
     name, options = explorer_label_of(run)
     confidence, model = run.confidence(delta), run.problem.model
