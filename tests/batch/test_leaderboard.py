@@ -61,6 +61,15 @@ def test_an_entry_is_kept_and_others_are_replaced(board):
     assert [entry["episodes"] for entry in more["entries"]] == [30]
 
 
+def test_an_algorithm_that_refuses_says_why(board):
+    name = "river-swim (table)"
+    (found,) = leaderboard.measure(board, ["jin2020"], problems=[name], episodes=5, seeds=1)
+    entry = found["entries"][-1]
+    assert entry["eps"] is None
+    assert "budget is 5 episodes" in entry["refusal"]
+    assert "budget is 5 episodes" in leaderboard.page(found)
+
+
 def test_algorithms_are_measured_on_their_class_only(board):
     assert list(leaderboard.measure(board, ["rf-ucrl"], problems=["river-swim"], episodes=5, seeds=1)) == []
 
@@ -120,6 +129,9 @@ def test_the_stored_page_shows_the_stored_numbers():
         assert {"paper", "constants", "is_reconstruction", "seeds", "commit"} <= entry.keys()
         assert entry["commit"]
         assert not entry["commit"].endswith("+")
+        if "refusal" in entry:
+            assert entry["eps"] is entry["gap"] is None
+            continue
         low, middle, high = entry["eps"]
         assert 0 <= low <= middle <= high <= 1
         assert entry["gap"][2] <= 1

@@ -26,6 +26,7 @@ COMMANDS = [
     "robustness",
     "report",
     "compare",
+    "leaderboard",
     "serve",
     "theory",
 ]

@@ -103,15 +103,21 @@ def measure(
                 about.items() <= {**entry, "commit": about["commit"]}.items() for entry in result["entries"]
             ):
                 continue
-            found = about | _numbers(problem, explorer, episodes, seeds)
+            try:
+                found = about | _numbers(problem, explorer, episodes, seeds)
+            except OptionError as error:  # it needs more episodes, for instance
+                found = about | {"refusal": str(error), **dict.fromkeys(MEASURES)}
             result["problems"][name] = _sizes(problem)
             others = [
                 x for x in result["entries"] if (x["explorer"], x["problem"]) != (found["explorer"], name)
             ]
-            result["entries"] = sorted(
-                [*others, found], key=lambda x: (x["problem"], x["eps"][1], x["explorer"])
-            )
+            result["entries"] = sorted([*others, found], key=_rank)
             yield result
+
+
+def _rank(entry: Mapping[str, Any]) -> tuple[str, float, str]:
+    """By problem, the smallest certificate first."""
+    return entry["problem"], 2.0 if entry["eps"] is None else entry["eps"][1], entry["explorer"]
 
 
 def describe(explorer: str, problem: str, episodes: int, seeds: int) -> dict[str, Any]:
@@ -218,6 +224,7 @@ def page(board: Mapping[str, Any]) -> str:
         ]
         for entry in (x for x in board["entries"] if x["problem"] == name):
             mark = ", for one reward" if entry["is_for_one_reward"] else ""
+            mark += f" ({entry['refusal']})" if "refusal" in entry else ""
             commit = f"`{entry['commit']}`" if entry["commit"] else f"version {entry['version']}"
             lines.append(
                 f"| {entry['explorer']}{mark} | {_spread(entry['eps'])} | {_spread(entry['gap'])} | "
@@ -239,7 +246,9 @@ def page(board: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _spread(values: Sequence[float]) -> str:
+def _spread(values: Sequence[float] | None) -> str:
     """The median, and the smallest and the largest."""
+    if values is None:
+        return "not measured"
     low, middle, high = (f"{x:.2g}" if abs(x) >= 1e-6 else "0" for x in values)
     return middle if low == middle == high else f"{middle} [{low}, {high}]"

@@ -62,8 +62,8 @@ def leaderboard(
             rows = [
                 (
                     x["explorer"],
-                    round_bound(x["eps"][1]),
-                    x["gap"][1],
+                    None if x["eps"] is None else round_bound(x["eps"][1]),
+                    None if x["gap"] is None else x["gap"][1],
                     x["episodes"],
                     len(x["seeds"]),
                     x["commit"] or "",
