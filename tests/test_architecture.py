@@ -55,6 +55,7 @@ FRAME = {
     "likelihood_sets",
     "loop",
     "per_step",
+    "python",
     "registry",
 }  # of explorers: no algorithms
 MAX_LINES = 500

@@ -9,6 +9,7 @@ from horizonfree._jit import jit
 from horizonfree._x64 import to_device, x64
 from horizonfree.explorers.base import Explorer, ExplorerPlan, PlugIn
 from horizonfree.explorers.loop import Progress
+from horizonfree.explorers.python import PythonExplorer, own_state, read_only
 from horizonfree.models.base import Model
 from horizonfree.planning.induction import Solution
 from horizonfree.planning.traced import optimal_jax
@@ -17,6 +18,10 @@ from horizonfree.planning.traced import optimal_jax
 @x64
 def explorer_plan(run: Any, table: Float[np.ndarray, "H S A"]) -> Solution:
     """The plan of a run's explorer; for logged episodes, in the estimate of the evidence."""
+    if isinstance(run.explorer, PythonExplorer):
+        model, progress = read_only((run.problem.model, run.progress))
+        own = run.explorer.plan(model, own_state(progress.state), progress.evidence, np.asarray(table))
+        return Solution(*(np.asarray(x) for x in own))
     arguments = to_device((run.problem.model, run.progress, np.asarray(table)))
     return Solution(*(np.asarray(x) for x in _plan(run.explorer, *arguments)))
 
