@@ -3,13 +3,13 @@
 import inspect
 from typing import ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import horizonfree as hf
 from horizonfree.explorers import Explorer, ExplorerPlan, Info, Uniform
-from horizonfree.explorers.uniform import State
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.models.base import Model
 from horizonfree.planning.traced import optimal_jax
@@ -23,6 +23,12 @@ class LeastTaken(hf.PythonExplorer):
 
     def update(self, model, state, evidence, trajectory):
         return state, {"different": len(np.unique(trajectory.s))}
+
+
+class State(eqx.Module):
+    """Actions."""
+
+    policy: jax.Array
 
 
 class RandomGoals(Explorer):
@@ -98,7 +104,7 @@ class GlobalRandom(LeastTaken):
     """Draws from the global generator."""
 
     def choose(self, rng, model, state, evidence):
-        return np.random.randint(model.space.num_actions, size=model.space.sizes[:2])
+        return np.random.randint(model.space.num_actions, size=model.space.sizes[:2])  # noqa: NPY002
 
 
 class TraceTimeRandom(RandomGoals):

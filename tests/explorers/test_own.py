@@ -25,7 +25,9 @@ class Eager(hf.PythonExplorer):
         return {"episodes": np.zeros(2, int), "last": np.zeros(model.space.num_states)}
 
     def choose(self, rng, model, state, evidence):
-        reward = np.broadcast_to((1 + evidence.visits) ** -self.power, model.space.sizes) / model.space.horizon
+        reward = (
+            np.broadcast_to((1 + evidence.visits) ** -self.power, model.space.sizes) / model.space.horizon
+        )
         return hf.planning.optimal(self.estimate(model, evidence), reward).policy
 
     def update(self, model, state, evidence, trajectory):
@@ -62,7 +64,9 @@ def test_a_batch_has_its_runs(problem):
     for seed in range(3):
         alone = hf.explore(problem, Eager(), episodes=8, seed=seed, progress=False)
         np.testing.assert_array_equal(batch[seed].visits, alone.visits)
-        assert batch.curves["eps"][seed, 1] == pytest.approx(alone.certificate(method="uniform").eps, abs=1e-9)
+        assert batch.curves["eps"][seed, 1] == pytest.approx(
+            alone.certificate(method="uniform").eps, abs=1e-9
+        )
     goals = [hf.goal(problem, s) for s in range(9)] + [hf.occupancy(problem, s) for s in range(9)]
     own = [hf.true_gap(problem, r, batch[0].plan(r, model="explorer").policy) for r in goals]
     assert batch.curves["own_gap"][0, 1] == pytest.approx(max(own), abs=1e-9)

@@ -129,7 +129,7 @@ def simulate_python(
 ) -> tuple[Progress, Records]:
     """One episode of a simulated problem."""
     progress = choose_python(explorer, model, key, progress)
-    trajectory = _play(to_device(model), sampler, key, progress.episode, progress.state.policy)
+    trajectory = _play(to_device(model), sampler, key, progress)
     return update_python(explorer, model, progress, trajectory)
 
 
@@ -174,9 +174,8 @@ def _choice_key(key: Array, progress: Progress) -> Array:
 
 
 @jit
-def _play(model: Model, sampler: Sampler, key: Array, episode: Array, policy: Array) -> Trajectory:
-    _, key_episode = episode_keys(key, Progress(episode, None, None))  # type: ignore[arg-type]  # unused
-    return sampler.episode(key_episode, policy, model.space)
+def _play(model: Model, sampler: Sampler, key: Array, progress: Progress) -> Trajectory:
+    return sampler.episode(episode_keys(key, progress)[1], progress.state.policy, model.space)
 
 
 @jit
@@ -206,8 +205,8 @@ def _checked_memory(explorer: PythonExplorer, memory: Any, before: Any) -> dict[
             )
             if now != was:
                 raise OptionError(
-                    f"state[{key!r}] of {name} was {was} and is {now}; the arrays of a state keep their names, shapes and "
-                    "types, so that a run can be stored"
+                    f"state[{key!r}] of {name} was {was} and is {now}; the arrays of a state keep their names, shapes "
+                    "and types, so that a run can be stored"
                 )
     return arrays
 

@@ -244,8 +244,8 @@ def stored_options(name: str, options: Mapping[str, Any]) -> tuple[dict[str, Any
             json.dumps(x, allow_nan=False)
         except (TypeError, ValueError):
             raise RunError(
-                f"option {key} of explorer {name} is {short_repr(x)}, which cannot be stored; options are numbers, text, "
-                "or NumPy arrays"
+                f"option {key} of explorer {name} is {short_repr(x)}, which cannot be stored; options are numbers, "
+                "text, or NumPy arrays"
             ) from None
     return plain, arrays
 

@@ -4,6 +4,10 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
 
 from horizonfree._validation import check_known
 from horizonfree.errors import HorizonfreeError
@@ -56,3 +60,22 @@ def require(condition: object, reason: str) -> None:
     """Fail a check with this reason unless the condition holds."""
     if not condition:
         raise AssertionError(reason)
+
+
+def first_difference(x: Any, y: Any, *, shapes_only: bool = False) -> str | None:
+    """Where two trees of arrays differ, to the last bit or only in shapes and types; None where they do not."""
+    leaves, structures = zip(*(jax.tree_util.tree_flatten_with_path(tree) for tree in (x, y)), strict=True)
+    if structures[0] != structures[1]:
+        return " has other fields"
+    for (where, u), (_, v) in zip(*leaves, strict=True):
+        name = jax.tree_util.keystr(where)
+        if (np.shape(u), u.dtype) != (np.shape(v), v.dtype):
+            return f"{name} is {u.dtype}{list(np.shape(u))} and {v.dtype}{list(np.shape(v))}"
+        if not shapes_only and not np.array_equal(u, v, equal_nan=u.dtype.kind == "f"):
+            return f"{name} differs"
+    return None
+
+
+def clear_caches() -> None:
+    """Have every program traced again."""
+    jax.clear_caches()  # type: ignore[no-untyped-call]

@@ -40,7 +40,13 @@ from horizonfree.testing.certificates import (
     random_reward,
     valid_vertices,
 )
-from horizonfree.testing.conformance import ConformanceReport, require, run_checks
+from horizonfree.testing.conformance import (
+    ConformanceReport,
+    clear_caches,
+    first_difference,
+    require,
+    run_checks,
+)
 
 EPISODES, SEED = 6, 1
 METHODS = {  # and the number of their arguments
@@ -124,7 +130,8 @@ def _as_learned(problem: Problem, explorer: Explorer) -> Problem:
         if isinstance(view.model, explorer.learns):
             return view
     raise OptionError(
-        f"{type(explorer).__name__} learns a {explorer.learns.__name__}; give check_explorer a small problem of that class"
+        f"{type(explorer).__name__} learns a {explorer.learns.__name__}; give check_explorer a small problem of "
+        "that class"
     )
 
 
@@ -217,17 +224,15 @@ def _same(a: Run, b: Run, what: str) -> None:
         "evidence": (a.evidence, b.evidence),
     }
     for kind, (x, y) in trees.items():
-        require(jax.tree.structure(x) == jax.tree.structure(y), f"{what}: the {kind}s have other fields")
-        for (where, u), v in zip(jax.tree_util.tree_leaves_with_path(x), jax.tree.leaves(y)):
-            is_same = np.asarray(u).dtype == np.asarray(v).dtype and np.array_equal(u, v, equal_nan=True)
-            require(is_same, f"{what}: {kind}{jax.tree_util.keystr(where)} differs")
+        difference = first_difference(x, y)
+        require(difference is None, f"{what}: {kind}{difference}")
 
 
 def _check_repeats(explorer: Explorer, problem: Problem) -> None:
     """Hidden state, clocks and global random numbers would show here; programs are traced again."""
     first = _explored(explorer, problem)
     _explored(explorer, problem, seed=SEED + 1)
-    jax.clear_caches()
+    clear_caches()
     _same(first, _explored(explorer, problem), "a second exploration with the same seed")
 
 
@@ -272,9 +277,9 @@ def _check_blind(explorer: Explorer, problem: Problem) -> None:
     if distances:
         other = problem._replace(truth=others[int(np.argmax(distances))], recipe=None)
         env = problem.to_gymnasium()
-        jax.clear_caches()
+        clear_caches()
         known = explore(env, explorer, known=problem, episodes=EPISODES, seed=SEED, progress=False)
-        jax.clear_caches()
+        clear_caches()
         unknown = explore(env, explorer, known=other, episodes=EPISODES, seed=SEED, progress=False)
         _same(known, unknown, "the same environment, with another truth in known=")
     policies, trajectories = _open_policies(explorer, problem)
@@ -381,14 +386,14 @@ def _with_budget(explorer: Explorer) -> Explorer:
 def _check_certificates(explorer: Explorer, problem: Problem) -> None:
     """Certificates of its runs hold for the truth and for points of the boundary of the confidence set."""
     audit, rng = Audit(), np.random.default_rng(3)
+    model: Any = problem.model
     for episodes in (1, 20):
         run = _explored(explorer, problem, episodes)
         for delta in (0.5, 0.05):
-            if isinstance(problem.model, LinearModel):  # membership of a point is only a necessary condition
+            if isinstance(model, LinearModel):  # membership of a point is only a necessary condition
                 parameters = np.asarray(problem.truth)[None]
-                is_inside = (
-                    float(problem.model.violation(run.evidence, problem.truth, np.asarray(delta))) <= 0
-                )
+                evidence: Any = run.evidence
+                is_inside = float(model.violation(evidence, problem.truth, np.asarray(delta))) <= 0
                 parameters = parameters if is_inside else parameters[:0]
             else:
                 parameters = boundary_parameters(run, delta, 8, rng)
