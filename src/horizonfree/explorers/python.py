@@ -24,7 +24,7 @@ from horizonfree.mdp.policies import policy_table
 from horizonfree.mdp.space import Kernel, Trajectory
 from horizonfree.models.base import Evidence, Model, probabilities
 from horizonfree.planning.induction import best_plan
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 
 _T = TypeVar("_T")
 

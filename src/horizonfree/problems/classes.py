@@ -23,8 +23,7 @@ from horizonfree.mdp.names import STATE_BEFORE_START
 from horizonfree.mdp.policies import action_aliases, is_allowed
 from horizonfree.mdp.space import MAX_HORIZON, TOLERANCE, Kernel, Space, check_kernel, start_distribution
 from horizonfree.models.base import Model
-from horizonfree.models.linear import features as linear_features
-from horizonfree.models.linear.model import LinearModel, linear_model
+from horizonfree.models.linear.model import LinearModel, linear_model, measures_of
 from horizonfree.models.mixture import features
 from horizonfree.models.mixture.model import MixtureModel, mixture_model
 from horizonfree.models.mixture.valid import longest
@@ -397,7 +396,7 @@ class LinearMDP(Problem):
         truth = None
         if problem.truth is not None:
             table = np.maximum(problem.kernel().dense(), 0.0)
-            truth = linear_features.measures_of(model.phi, table / table.sum(-1, keepdims=True))
+            truth = measures_of(model.phi, table / table.sum(-1, keepdims=True))
         layout = {key: x for key, x in problem.layout.items() if key not in ("weights", *SAMPLING_KEYS)}
         return cls._from_model(model, truth, problem.name, layout)
 

@@ -37,7 +37,7 @@ from horizonfree.explorers.python import (
 from horizonfree.guarantees.certificate import round_up
 from horizonfree.mdp.space import UNSEEN, Kernel, Trajectory
 from horizonfree.models.base import Evidence, Model
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 from horizonfree.problems.gymnasium.live import (
     Attempt,
     attempt,

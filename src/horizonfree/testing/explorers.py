@@ -25,7 +25,7 @@ from horizonfree.mdp.rewards import suite
 from horizonfree.mdp.space import Trajectory
 from horizonfree.models.base import Model
 from horizonfree.models.linear.model import LinearModel
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 from horizonfree.problems.classes import Mixture
 from horizonfree.problems.problem import Problem, true_gap
 from horizonfree.runs.certificates import explorer_claim
