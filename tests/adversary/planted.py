@@ -97,7 +97,8 @@ class Counter(LeastTaken):
 
     def choose(self, rng, model, state, evidence):
         self.calls.append(1)
-        return np.full(model.space.num_states, len(self.calls) % model.space.num_actions)
+        rng = np.random.default_rng(len(self.calls))
+        return rng.integers(model.space.num_actions, size=model.space.sizes[:2])
 
 
 class GlobalRandom(LeastTaken):

@@ -1,5 +1,6 @@
 """`check_explorer` passes what is right and finds every planted fault; `check_model` likewise."""
 
+import dataclasses
 from dataclasses import replace
 
 import numpy as np
@@ -61,7 +62,7 @@ def test_a_class_of_models_passes_where_its_sets_are_right_and_fails_where_they_
             return super().violation(evidence, parameter, delta) + 20.0
 
     table = river.as_tabular()
-    fields = {name: getattr(table.model, name) for name in table.model.__dataclass_fields__}
+    fields = {x.name: getattr(table.model, x.name) for x in dataclasses.fields(table.model)}
     narrow = table._replace(model=Narrow(**fields))
     report = hf.testing.check_model(narrow, only=["coverage"], raise_error=False)
     assert "outside the confidence set in" in report.failed["coverage"]
@@ -94,7 +95,7 @@ def test_bounds_that_are_too_small_and_counts_that_are_wrong_are_found(known, mo
             return replace(super().update(evidence, trajectory), counts=evidence.counts)
 
     table = hf.make("river-swim", states=3, horizon=4).as_tabular()
-    fields = {name: getattr(table.model, name) for name in table.model.__dataclass_fields__}
+    fields = {x.name: getattr(table.model, x.name) for x in dataclasses.fields(table.model)}
     report = hf.testing.check_model(
         table._replace(model=Forgetful(**fields)), only=["evidence"], raise_error=False
     )

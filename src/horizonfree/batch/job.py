@@ -18,9 +18,9 @@ from horizonfree._jit import jit
 from horizonfree._validation import MAX_INT, check_int
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.batch.chunks import Arrays, ArraySpec, ArraySpecs
-from horizonfree.batch.evaluate import TRACED_CURVES, Evaluation, traced_curves
+from horizonfree.batch.evaluate import Evaluation, own_gaps
 from horizonfree.batch.members import Members
-from horizonfree.batch.python import init_members, own_gaps, simulate_members
+from horizonfree.batch.python import init_members, own_gaps_python, simulate_members
 from horizonfree.batch.simulate import Setup, init_many, simulate_many, stack
 from horizonfree.errors import OptionError
 from horizonfree.explorers.loop import Progress, Records, init_progress
@@ -158,7 +158,6 @@ class Job:
         indices = [min(first + i, len(self.members) - 1) for i in range(N if self.is_python else size)]
         shared, own = self.setups(indices)
         rewards = jnp.asarray(self.evaluation.rewards)
-        traced = tuple(name for name in TRACED_CURVES if name in self.evaluation.curves)
         progress = self._init(indices, shared, own)
         records, curves, k, sizer = [], [], 0, BlockSizer()
         for checkpoint in dict.fromkeys([*self.checkpoints.tolist(), K]):
@@ -170,9 +169,12 @@ class Job:
                 k += count
                 show(first * K + N * k)
             if k in self.checkpoints:
-                points = self._traced_curves(indices, shared, own, progress, rewards, traced)
+                points = {}
+                if "own_gap" in self.evaluation.curves:
+                    gaps = self._own_gaps(indices, shared, own, progress, rewards)
+                    points["own_gap"] = np.asarray(gaps)[:N, None]
                 curves.append(
-                    {name: np.asarray(x)[:N, None] for name, x in points.items()}
+                    points
                     | self.evaluation.certified(self.members, first, N, progress, pool)
                     | self.measured(first, N, progress, records)
                 )
@@ -203,21 +205,17 @@ class Job:
         size = min(MAX_BLOCK, self.episodes)
         return simulate_many(shared, own, progress, jnp.int32(count), size, is_wide=self.is_wide)
 
-    def _traced_curves(
+    def _own_gaps(
         self,
         indices: Sequence[int],
         shared: Setup,
         own: Setup,
         progress: Progress,
         rewards: Float[Array, "T H S A"],
-        names: tuple[str, ...],
-    ) -> dict[str, Any]:
-        options: dict[str, Any] = {"batch_size": self.num_evaluated()}
-        if not (self.is_python and "own_gap" in names):
-            return traced_curves(shared, own, progress, rewards, names, **options)
-        gaps = own_gaps(self._explorers(indices), shared, own, progress, np.asarray(rewards))
-        others = tuple(name for name in names if name != "own_gap")
-        return {"own_gap": gaps, **traced_curves(shared, own, progress, rewards, others, **options)}
+    ) -> Any:
+        if self.is_python:
+            return own_gaps_python(self._explorers(indices), shared, own, progress, np.asarray(rewards))
+        return own_gaps(shared, own, progress, rewards, batch_size=self.num_evaluated())
 
     def measured(
         self, first: int, N: int, progress: Progress, records: Sequence[Mapping[str, np.ndarray]]

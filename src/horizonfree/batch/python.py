@@ -53,7 +53,7 @@ def simulate_members(
     return _stack(after), _stack(records)
 
 
-def own_gaps(
+def own_gaps_python(
     explorers: Sequence[PythonExplorer],
     shared: Setup,
     own: Setup,
