@@ -4,9 +4,10 @@ On one event of probability 1 - delta, for every e-process j with weight w_j and
 holds
 
     for all V at once, at L = (S-1) log 2 + log(1 / (delta' w_j)),
-    and for V*_2..V*_H of each of F declared rewards, at L = log(2 (H-1) F / (delta w_j)),
+    and for V*_2..V*_H of each of F declared rewards, at L = log(4 (H-1) F / (delta w_j)),
 
-delta' = delta, or delta/2 where rewards were declared. The e-process with the smallest uniform gap is used.
+delta' = delta, or delta/2 where rewards were declared. The e-process with the smallest uniform gap is used. The last
+quarter of delta belongs to the second moments of declared rewards (variance.py), for all data since the start.
 
 The class is refuted where frequencies of a pair contradict its row of the estimate. After N visits of a pair its
 frequencies f obey, for all pairs and at all times, with probability 1 - delta/2,
@@ -28,15 +29,17 @@ from horizonfree.guarantees.certificate import at_most_of
 from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.base import Bounds, Confidence, Policy
-from horizonfree.models.linear.bounds import reward_bounds, uniform_loss
+from horizonfree.models.linear.bounds import CONTRADICTION_TOLERANCE, reward_bounds, uniform_loss
 from horizonfree.models.linear.regression import (
     Fit,
     LinearEvidence,
     fit,
     level_of_all,
     level_of_some,
+    prior,
     regress,
 )
+from horizonfree.models.linear.variance import SecondMoments, metric
 
 NEEDED_CONSTANTS = 0.69, 0.8  # a rule of thumb for the uniform gap of well-chosen episodes (`needed`)
 
@@ -57,6 +60,7 @@ class LinearConfidence(Confidence):
     beta_all: float
     beta_declared: float
     declared: Float[np.ndarray, "F H S A"]
+    moments: SecondMoments | None
     bet: int
     starts: Int[np.ndarray, " J"]
     misfits: int
@@ -64,9 +68,18 @@ class LinearConfidence(Confidence):
     impossible: int
 
     def bounds(self, reward: Float[np.ndarray, "H S A"], policy: Policy) -> Bounds:
-        """By tangents and bands, by intervals, and by the gap for every reward."""
-        beta = self.beta_declared if self.is_declared(reward) else self.beta_all
-        return reward_bounds(self.space, self.fit, reward, policy, beta, self.beta_all, self.eps)
+        """By tangents and bands, by intervals, by the gap for every reward, and for declared ones by second moments."""
+        is_declared = self.is_declared(reward)
+        beta = self.beta_declared if is_declared else self.beta_all
+        result = reward_bounds(self.space, self.fit, reward, policy, beta, self.beta_all, self.eps)
+        if self.moments is None or not is_declared:
+            return result
+        radii = self.moments.beta, self.moments.beta_all, math.inf
+        other = reward_bounds(self.space, self.moments.fit, reward, policy, *radii, self.moments)
+        low, high = np.fmax(result.low, other.low), np.fmin(result.high, other.high)
+        gaps = result.gaps | {"variance": min(other.gaps["interval"], other.gaps["tangent"])}
+        is_contradicted = result.is_refuted | other.is_refuted | (low > high + CONTRADICTION_TOLERANCE)
+        return Bounds(result.value, low, high, gaps, is_contradicted)
 
     def lifted(self, lift: Lift) -> "LinearConfidence":
         """Radii are for values of states alone."""
@@ -143,7 +156,9 @@ class LinearConfidence(Confidence):
         """Widths shrink like 1/sqrt(times); pairs of which nothing is known, and vacuous gaps, do not change."""
         root = math.sqrt(times)
         narrower = replace(self.fit, X=self.fit.X / root, e=self.fit.e / root)
-        later = replace(self, fit=narrower, eps=self.eps / root if self.eps < 1 else self.eps)
+        moments = None if self.moments is None else self.moments.after(times)
+        eps = self.eps / root if self.eps < 1 else self.eps
+        later = replace(self, fit=narrower, moments=moments, eps=eps)
         used = self.episodes - int(self.starts[self.bet])
         return later, used * (times - 1)
 
@@ -161,7 +176,8 @@ def confidence(
     S, num_declared = len(phi), len(declared)
     delta_all = delta / 2 if num_declared else delta
     L_all = level_of_all(S, delta_all * evidence.weights)
-    L_some = level_of_some((space.horizon - 1) * num_declared, delta / 2 * evidence.weights)
+    number = (space.horizon - 1) * num_declared
+    L_some = level_of_some(number, delta / 4 * evidence.weights)
     terms = int(evidence.episodes) + space.horizon
     # E-processes that have not started carry no data; if none has started, the earliest stands in.
     is_started = evidence.starts < evidence.episodes
@@ -193,11 +209,46 @@ def confidence(
         beta_all=float(estimate.beta(L_all[best])),
         beta_declared=float(estimate.beta(L_some[best])),
         declared=declared,
+        moments=second_moments(phi, white, evidence, terms, L_all, L_some, level_of_some(number, delta / 4))
+        if num_declared
+        else None,
         bet=best,
         starts=evidence.starts,
         misfits=misfits,
         episodes=int(evidence.episodes),
         impossible=int(evidence.impossible),
+    )
+
+
+def second_moments(
+    phi: Float[np.ndarray, "S A d"],
+    white: Float[np.ndarray, "d d"],
+    evidence: LinearEvidence,
+    terms: int,
+    L_all: Float[np.ndarray, " J"],
+    L_some: Float[np.ndarray, " J"],
+    level: float,
+) -> SecondMoments | None:
+    """What docs/linear.md, section 5, needs; None without an e-process from the first episode, or its counts."""
+    first = np.flatnonzero(evidence.starts == 0)
+    x = phi @ white
+    rows, visits = x.reshape(-1, x.shape[-1]), evidence.counts.sum(-1).reshape(-1, 1)
+    gram = white.T @ evidence.gram @ white
+    # Evidence of earlier moments has no counts.
+    if not len(first) or not np.allclose(rows.T @ (visits * rows), gram, rtol=1e-6, atol=1e-9):
+        return None
+    V0, V1 = np.zeros_like(evidence.gram), evidence.gram
+    result = fit(regress(phi, white, V1, evidence.cross), phi, white, V0, V1, terms)
+    _, root = prior(phi, white, V0, V1)
+    return SecondMoments(
+        fit=result,
+        beta=float(result.beta(L_some[first[0]])),
+        beta_all=float(result.beta(L_all[first[0]])),
+        counts=evidence.counts.astype(np.float64),
+        x=x,
+        metric=metric(rows),
+        inverse=np.linalg.inv(root),
+        level=float(level),
     )
 
 
