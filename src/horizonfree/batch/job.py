@@ -27,7 +27,7 @@ from horizonfree.explorers.registry import ExplorerSpec, describe
 from horizonfree.guarantees.e_processes import EProcesses
 from horizonfree.mdp.space import Kernel
 from horizonfree.models.base import Evidence, Model
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 from horizonfree.runs.loop import MAX_BLOCK, BlockSizer
 from horizonfree.runs.recipes import fingerprint, versions
 from horizonfree.runs.run import Run

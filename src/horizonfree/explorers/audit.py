@@ -27,7 +27,7 @@ from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE
 from horizonfree.explorers.loop import Progress, episode_keys
 from horizonfree.mdp.space import Trajectory
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 from horizonfree.theory.bounds import zeta
 from horizonfree.theory.proof_sums import (
     Symbols,

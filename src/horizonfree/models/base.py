@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._arrays import Array, Leaf, node
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.e_processes import EProcesses
-from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.events import Lift
 from horizonfree.mdp.rewards import StateRewards
 from horizonfree.mdp.space import Kernel, Space, Trajectory
 
@@ -245,7 +245,7 @@ class Confidence(Described, abc.ABC):
 
     @abc.abstractmethod
     def lifted(self, lift: Lift) -> "Confidence":
-        """The confidence set on lifted states (mdp/lift.py); an error where nothing is proved of them."""
+        """The confidence set on lifted states (mdp/events.py); an error where nothing is proved of them."""
 
     @abc.abstractmethod
     def parts(self) -> dict[str, float]:
@@ -366,3 +366,25 @@ def probabilities(policy: Policy, A: int) -> Float[np.ndarray, "H S A"]:
     if policy.ndim == 3:
         return policy
     return (policy[..., None] == np.arange(A)).astype(np.float64)
+
+
+# Norms of vectors and small matrices.
+
+
+def length(x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n"]:
+    """The Euclidean norm along the last axis."""
+    return np.asarray(np.sqrt(np.einsum("...i,...i->...", x, x)))
+
+
+def opnorm(M: Float[np.ndarray, "*b q q"]) -> Float[np.ndarray, "*b"]:
+    """An upper bound on the largest |eigenvalue| of symmetric matrices: tr(M^16)^(1/16), at most q^(1/16) times it."""
+    if M.shape[-1] == 0:
+        return np.zeros(M.shape[:-2])
+    scale = abs(M).reshape(*M.shape[:-2], -1).max(-1)
+    power = M / np.where(scale > 0, scale, 1.0)[..., None, None]
+    for _ in range(3):
+        power = power @ power
+    norm = length(power.reshape(*M.shape[:-2], -1))
+    for _ in range(3):  # a power of 1/8 takes longer
+        norm = np.sqrt(norm)
+    return np.asarray(scale * norm)

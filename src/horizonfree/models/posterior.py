@@ -15,7 +15,7 @@ from jaxtyping import Float
 from horizonfree._repr import ReprMixin, ReprTable
 from horizonfree._validation import check_count, check_seed
 from horizonfree.errors import ModelError
-from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.events import Lift
 from horizonfree.mdp.policies import check_allowed, policy_table
 from horizonfree.mdp.rewards import RewardLike, resolve
 from horizonfree.mdp.space import Kernel

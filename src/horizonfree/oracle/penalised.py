@@ -16,7 +16,7 @@ import ctypes
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree.models.norms import length
+from horizonfree.models.base import length
 from horizonfree.native import library
 
 ABSOLUTE_SLACK = 1e-15  # smallest bound

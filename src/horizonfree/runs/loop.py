@@ -30,7 +30,7 @@ from horizonfree.explorers.loop import (
 from horizonfree.guarantees.certificate import round_up
 from horizonfree.mdp.space import UNSEEN, Kernel
 from horizonfree.models.base import Evidence, Model
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 from horizonfree.problems.gymnasium.live import (
     Attempt,
     attempt,

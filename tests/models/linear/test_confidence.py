@@ -15,7 +15,7 @@ from horizonfree.guarantees.e_processes import ladder
 from horizonfree.mdp.rewards import resolve
 from horizonfree.mdp.space import UNSEEN, Trajectory
 from horizonfree.models import certify
-from horizonfree.models.linear import features
+from horizonfree.models.linear.model import whitening
 from horizonfree.models.registry import diagnostics_of
 from tests.models.linear.worlds import tiny
 from tests.reference import linear as reference
@@ -103,7 +103,7 @@ def test_data_that_do_not_go_as_the_features_say_refute_the_class(problem):
     """Two pairs with the same features that lead to different states."""
     phi, s = np.asarray(problem.model.phi).copy(), problem.start
     phi[s, 1] = phi[s, 0]
-    model = eqx.tree_at(lambda x: (x.phi, x.white), problem.model, (phi, features.whitening(phi)))
+    model = eqx.tree_at(lambda x: (x.phi, x.white), problem.model, (phi, whitening(phi)))
     actions = np.random.default_rng(0).integers(2, size=(400, 1))
     states = np.concatenate([np.full((400, 1), s), np.where(actions == 0, s, 7)], axis=1)
     certificate = hf.certify(dataclasses.replace(problem, model=model), (states, actions), budget=3000)

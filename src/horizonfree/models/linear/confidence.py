@@ -26,11 +26,11 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import at_most_of
-from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.events import Lift
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.base import Bounds, Confidence, Policy
-from horizonfree.models.linear.bounds import CONTRADICTION_TOLERANCE, reward_bounds, uniform_loss
-from horizonfree.models.linear.regression import (
+from horizonfree.models.linear.bounds import (
+    CONTRADICTION_TOLERANCE,
     Fit,
     LinearEvidence,
     fit,
@@ -38,6 +38,8 @@ from horizonfree.models.linear.regression import (
     level_of_some,
     prior,
     regress,
+    reward_bounds,
+    uniform_loss,
 )
 from horizonfree.models.linear.variance import SecondMoments, metric
 

@@ -5,9 +5,9 @@ from jaxtyping import Float
 
 from horizonfree._arrays import Array
 from horizonfree.models.base import Diagnostics
+from horizonfree.models.linear.bounds import LinearEvidence
 from horizonfree.models.linear.confidence import LinearConfidence
 from horizonfree.models.linear.model import LinearModel
-from horizonfree.models.linear.regression import LinearEvidence
 
 
 class LinearDiagnostics(Diagnostics):

@@ -18,9 +18,8 @@ from jaxtyping import Float
 from horizonfree._arrays import Array
 from horizonfree.guarantees.e_processes import EProcesses, check_e_processes
 from horizonfree.mdp.space import UNSEEN, Kernel, Space, Trajectory
-from horizonfree.models.linear.regression import LinearEvidence, fit, level_of_all, prior, regress
-from horizonfree.planning.rollout import allowed_actions
-from horizonfree.planning.traced import stationary_jax
+from horizonfree.models.linear.bounds import LinearEvidence, fit, level_of_all, prior, regress
+from horizonfree.planning.traced import allowed_actions, stationary_jax
 
 RIDGE = 0.1  # of the estimate, and what a direction without data counts for in `inefficiency`
 MAX_STATES_OF_VERTICES = 12  # states up to which `violation` looks at all 2^(S-1) functions of them

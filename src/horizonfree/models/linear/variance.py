@@ -8,7 +8,8 @@ one for every |a| < 1. So for a matrix M with x'M^-1 x <= 1 for every pair, the 
 is a test supermartingale. While it stays below 1/delta', for all vectors y and all 0 < alpha < lam <= MAX_TILT, rho > 0,
 
     |y'S_V| <= 2 sqrt(k Lam  y'(W + zeta M) y),      zeta = Lam / (k (lam - alpha)^2),      k = psi(lam) / lam^2,
-    Lam = log(1/delta') + k rho^2 / (d + 2) tr(B^-1 W) + d log(MAX_TILT / rho) + log det(M^-1 B) / 2 + log(lam/alpha) / 2,
+    Lam = log(1/delta') + k rho^2 / (d + 2) tr(B^-1 W) + d log(MAX_TILT / rho)
+          + log det(M^-1 B) / 2 + log(lam / alpha) / 2,
     B = W + rho^2/(alpha lam) M,      W = sum_t x_t x_t' Y_t^2, or any larger matrix.
 
 V*_{h+1} lies in [lo, up] by then, so Y_t <= up(s'_t) - min lo. A goal of value v has W about v times the Gram matrix.
@@ -22,7 +23,7 @@ from itertools import product
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree.models.linear.regression import Fit
+from horizonfree.models.linear.bounds import Fit
 
 MAX_TILT = 0.9  # the largest |u'x|
 TILTS = (0.3, 0.6, 0.9)
@@ -36,8 +37,8 @@ DESIGN_ROUNDS = 30  # of the multiplicative algorithm for the optimal design
 class SecondMoments:
     """What the e-process from the start needs: the fit of all data and its radii, the visits, and the metric M.
 
-    `counts` of transitions; `x` the features and `metric` the Cholesky factor of M, both in white coordinates; `inverse`
-    takes the coordinates of `fit.X` to white ones; `level` = log(1/delta').
+    `counts` of transitions; `x` the features and `metric` the Cholesky factor of M, both in white coordinates;
+    `inverse` takes the coordinates of `fit.X` to white ones; `level` = log(1/delta').
     """
 
     fit: Fit

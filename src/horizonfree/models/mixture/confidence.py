@@ -15,22 +15,19 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import at_most_of
-from horizonfree.guarantees.choice import largest_loss, least_loss
-from horizonfree.guarantees.divergence import Divergence, RowDivergence
-from horizonfree.mdp.lift import Lift
+from horizonfree.guarantees.divergence import Divergence, RowDivergence, largest_loss, least_loss
+from horizonfree.mdp.events import Lift
 from horizonfree.mdp.rewards import StateRewards
 from horizonfree.mdp.space import Kernel, Space
-from horizonfree.models.base import Bounds, Confidence, Policy
+from horizonfree.models.base import Bounds, Confidence, Policy, length
 from horizonfree.models.mixture import tangent
 from horizonfree.models.mixture.direct import MAX_UNKNOWNS, direct
 from horizonfree.models.mixture.divergence import DivergenceBound, compare, hellinger, tilts
-from horizonfree.models.mixture.ellipsoid import Ellipsoid, ellipsoid
-from horizonfree.models.mixture.entries import entry_intervals
+from horizonfree.models.mixture.ellipsoid import Ellipsoid, ellipsoid, entry_intervals
 from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.likelihood import maximum_likelihood
 from horizonfree.models.mixture.tangent import bounds_of_states
 from horizonfree.models.mixture.valid import ValidSet
-from horizonfree.models.norms import length
 
 MIN_SLOTS_TO_PRUNE = (
     2**14

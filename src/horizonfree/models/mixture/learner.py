@@ -31,8 +31,8 @@ from horizonfree.models.mixture.evidence import BLOCKS, STARTS, MixtureEvidence,
 from horizonfree.models.mixture.likelihood import KT_PSEUDO_COUNT, PREDICTOR_STEPS
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.native import ffi
-from horizonfree.planning.rollout import allowed_actions as allowed_actions
 from horizonfree.planning.traced import TIE, stationary_jax, take
+from horizonfree.planning.traced import allowed_actions as allowed_actions
 
 MAX_UNROLLED_TERMS = 16  # up to which XLA is faster with a sum written out
 MAX_WORK_PER_EPISODE = (

@@ -21,9 +21,16 @@ from horizonfree._arrays import Array, Leaf, node, static
 from horizonfree._validation import short_repr
 from horizonfree.errors import FeatureError, ShapeError
 from horizonfree.guarantees.e_processes import EProcesses
-from horizonfree.mdp.part import restricted_space
 from horizonfree.mdp.policies import action_aliases
-from horizonfree.mdp.space import Kernel, Space, Trajectory, check_kernel, check_values, make_space
+from horizonfree.mdp.space import (
+    Kernel,
+    Space,
+    Trajectory,
+    check_kernel,
+    check_values,
+    make_space,
+    restricted_space,
+)
 from horizonfree.models.base import Description, Evidence, Model
 from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.mixture import evidence as ev

@@ -32,11 +32,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree.guarantees.divergence import Divergence, RowDivergence, gap
-from horizonfree.mdp.rewards import StateRewards
+from horizonfree.mdp.rewards import Before, Rows, StateRewards, before, distances, rows
 from horizonfree.mdp.space import Kernel, Space, occupied_states
-from horizonfree.mdp.windows import Before, Rows, before, distances, rows
-from horizonfree.models.base import Bounds, Number, Policy
-from horizonfree.models.norms import length, opnorm
+from horizonfree.models.base import Bounds, Number, Policy, length, opnorm
 from horizonfree.planning.induction import greedy
 from horizonfree.planning.native import threads
 

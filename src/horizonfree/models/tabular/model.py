@@ -16,9 +16,8 @@ from horizonfree._arrays import Leaf, node, static
 from horizonfree._validation import check_floats
 from horizonfree.errors import KernelError, ShapeError
 from horizonfree.guarantees.e_processes import EProcesses
-from horizonfree.mdp.part import restricted_space
 from horizonfree.mdp.policies import is_allowed, redirect_forbidden
-from horizonfree.mdp.space import Kernel, Space, Trajectory, check_kernel, make_space
+from horizonfree.mdp.space import Kernel, Space, Trajectory, check_kernel, make_space, restricted_space
 from horizonfree.models.base import Description, Evidence, Model
 from horizonfree.models.tabular import joint, radius
 from horizonfree.models.tabular.confidence import TabularConfidence, confidence
