@@ -1,11 +1,12 @@
 """Radii of declared rewards that shrink with the values themselves: a second e-process, for all data since the start.
 
-With Y_t = V(s'_t) - min V in [0, 1] and psi(a) = -log(1 - a) - a, exp(a (Y_t - P Y) - psi(|a|) Y_t^2) has mean at most
-one for every |a| < 1. So for a matrix M with x'M^-1 x <= 1 for every pair, the mean over u in the ball u'Mu <= MAX_TILT^2 of
+With Y_t = V(s'_t) - min V in [0, 1] and psi(a) = -log(1 - a) - a, exp(a (Y_t - P Y) - psi(|a|) Y_t^2) has mean at
+most one for every |a| < 1. So for a matrix M with x'M^-1 x <= 1 for every pair, the mean over u, uniform in the ball
+u'Mu <= MAX_TILT^2, of
 
     exp( u'S_V - sum_t psi(|u'x_t|) Y_t^2 ),      S_V = sum_t x_t (V(s'_t) - [PV]_t),
 
-is a test supermartingale. While it stays below 1/delta', for all vectors y and all 0 < alpha < lam <= MAX_TILT, rho > 0,
+is a test supermartingale. While it stays below 1/delta', for all vectors y, all 0 < alpha < lam <= MAX_TILT, rho > 0,
 
     |y'S_V| <= 2 sqrt(k Lam  y'(W + zeta M) y),      zeta = Lam / (k (lam - alpha)^2),      k = psi(lam) / lam^2,
     Lam = log(1/delta') + k rho^2 / (d + 2) tr(B^-1 W) + d log(MAX_TILT / rho)
