@@ -28,14 +28,14 @@ def main() -> None:
                 problem, episodes=episodes, budget=episodes, rewards=list(goals.values()), progress=False
             )
             confidence = run.confidence(DELTA)
-            without = dataclasses.replace(confidence, moments=None)
+            without = dataclasses.replace(confidence, whole=None)
             for s, goal in goals.items():
                 plan = run.plan(goal, delta=DELTA)
                 before = without.bounds(run.resolved(goal).table, plan.policy)
-                best = hf.true_gap(problem, goal, plan.policy)
+                least, true = min(before.gaps.values()), hf.true_gap(problem, goal, plan.policy)
                 print(
-                    f"{name}, K = {episodes:,}, goal {s}: value {plan.value:.4f}, bound without "
-                    f"{min(before.gaps.values()):.4f}, with {plan.gap:.4f} ({plan.certificate.method}), true {best:.1g}",
+                    f"{name}, K = {episodes:,}, goal {s}: value {plan.value:.4f}, bound without {least:.4f}, "
+                    f"with {plan.gap:.4f} ({plan.certificate.method}), true {true:.1g}",
                     flush=True,
                 )
 

@@ -286,7 +286,7 @@ def test_levels_of_a_linear_mdp_pay_for_functions_weights_and_delta(linear):
     assert L_some == pytest.approx(math.log((H - 1) * 3 / (DELTA / 4 * w)), abs=1e-9)
     halved = levels(declared, weighted(evidence, [0.125, 0.25]))[0]
     np.testing.assert_allclose(halved - [L_all, L_some], LOG_2, atol=1e-9)
-    moments = certify.confidence(declared, evidence, delta=DELTA).moments
+    moments = certify.confidence(declared, evidence, delta=DELTA).whole.moments
     assert moments.level == pytest.approx(math.log((H - 1) * 3 / (DELTA / 4)), abs=1e-12)
     used = [2 ** (S - 1) * math.exp(-L_all) / w, 3 * (H - 1) * math.exp(-L_some) / w]
     assert sum(used) + 3 * (H - 1) * math.exp(-moments.level) == pytest.approx(DELTA, rel=1e-9)

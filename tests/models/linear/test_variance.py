@@ -103,11 +103,13 @@ def test_bounds_agree_with_the_text_line_by_line():
         )
         M, counts = reference.design(text.phi), np.asarray(run.evidence.counts)
         L, L_all = math.log(4 * 2 * 4 / 0.05 / 0.1), reference.level_of_all(18, 0.025 * 0.1)
-        choose = reference.by_moments(text, counts, M, found.moments.level)
+        choose = reference.by_moments(text, counts, M, found.whole.moments.level)
         for reward in rewards:
             policy, _ = reference.plan(text.P, reward)
-            own = found.moments
-            first = bounds.values(own.fit, reward, policy.astype(np.int32), own.beta, own.beta_all, own)
+            own = found.whole
+            first = bounds.values(
+                own.fit, reward, policy.astype(np.int32), own.beta, own.beta_all, own.moments
+            )
             wanted = reference.bounds(text, reward, policy, problem.start, L, L_all, choose)
             got = [float(x[problem.start]) for x in (first.at.D, first.at.up, first.at.lo)]
             np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-9)
@@ -121,10 +123,10 @@ def test_without_the_counts_or_an_e_process_from_the_start_there_are_none():
     problem = tiny()
     run = hf.explore(problem, "uniform", episodes=50, budget=50, seed=1, rewards=[hf.goal(problem, 2)])
     evidence = run.evidence
-    assert run.confidence(0.05).moments is not None
+    assert run.confidence(0.05).whole is not None
     for changed in ({"counts": np.zeros_like(evidence.counts)}, {"starts": evidence.starts + 1}):
         other = dataclasses.replace(evidence, **changed)
-        assert run.problem.model.confidence(other, 0.05).moments is None
+        assert run.problem.model.confidence(other, 0.05).whole is None
 
 
 def test_the_e_process_reaches_its_level_in_at_most_a_share_delta_of_runs():

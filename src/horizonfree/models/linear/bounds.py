@@ -29,7 +29,7 @@ A pair of which nothing is known has psi = 0, Ea = 1; a state where the policy m
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -37,10 +37,8 @@ from jaxtyping import Bool, Float
 from horizonfree._arrays import Array, Leaf, Number, node
 from horizonfree.mdp.space import Space
 from horizonfree.models.base import Bounds, Evidence, Policy, length, probabilities
+from horizonfree.models.linear.variance import SecondMoments
 from horizonfree.planning.induction import largest_totals
-
-if TYPE_CHECKING:
-    from horizonfree.models.linear.variance import SecondMoments
 
 # How far a row of the estimate can be from the truth, for one e-process.
 #
@@ -260,7 +258,7 @@ class Pass(NamedTuple):
     beta_all: float
     b_all: Float[np.ndarray, "S A"]
     has_gradients: bool
-    moments: "SecondMoments | None" = None
+    moments: SecondMoments | None = None
 
     def means(self, after: Carried) -> tuple[Numbers, Float[np.ndarray, "S A h d"]]:
         """P~ of the numbers of the next step, and psi: all of them by one product of matrices."""
@@ -376,7 +374,7 @@ def values(
     policy: Policy,
     beta: float,
     beta_all: float,
-    moments: "SecondMoments | None" = None,
+    moments: SecondMoments | None = None,
 ) -> Carried:
     """The pass from the last step to the first. beta: of V* of this reward, beta_all: of all V."""
     H, S, A = reward.shape
@@ -401,7 +399,7 @@ def reward_bounds(
     beta: float,
     beta_all: float,
     eps: float,
-    moments: "SecondMoments | None" = None,
+    moments: SecondMoments | None = None,
 ) -> Bounds:
     """The bounds of one policy for one reward; eps: of the best plan in the estimate, for every reward."""
     return bounds_at_start(space, values(fit, reward, policy, beta, beta_all, moments), eps)

@@ -47,10 +47,21 @@ NEEDED_CONSTANTS = 0.69, 0.8  # a rule of thumb for the uniform gap of well-chos
 
 
 @dataclass(frozen=True, eq=False)
+class Whole:
+    """The estimate from all data, its radii for declared rewards and for all V, and second moments."""
+
+    fit: Fit
+    beta: float
+    beta_all: float
+    moments: SecondMoments
+
+
+@dataclass(frozen=True, eq=False)
 class LinearConfidence(Confidence):
     """The estimate of one e-process, its widths, and its radii.
 
-    `beta_all` is that of all V, `beta_declared` that of declared rewards; `misfits`: pairs that contradict the class.
+    `beta_all` is that of all V, `beta_declared` that of declared rewards, which have a second bound from the `whole`;
+    `misfits`: pairs that contradict the class.
     """
 
     space: Space
@@ -62,7 +73,7 @@ class LinearConfidence(Confidence):
     beta_all: float
     beta_declared: float
     declared: Float[np.ndarray, "F H S A"]
-    moments: SecondMoments | None
+    whole: Whole | None
     bet: int
     starts: Int[np.ndarray, " J"]
     misfits: int
@@ -74,10 +85,11 @@ class LinearConfidence(Confidence):
         is_declared = self.is_declared(reward)
         beta = self.beta_declared if is_declared else self.beta_all
         result = reward_bounds(self.space, self.fit, reward, policy, beta, self.beta_all, self.eps)
-        if self.moments is None or not is_declared:
+        if self.whole is None or not is_declared:
             return result
-        radii = self.moments.beta, self.moments.beta_all, math.inf
-        other = reward_bounds(self.space, self.moments.fit, reward, policy, *radii, self.moments)
+        whole = self.whole
+        radii = whole.beta, whole.beta_all, math.inf
+        other = reward_bounds(self.space, whole.fit, reward, policy, *radii, whole.moments)
         low, high = np.fmax(result.low, other.low), np.fmin(result.high, other.high)
         gaps = result.gaps | {"variance": min(other.gaps["interval"], other.gaps["tangent"])}
         is_contradicted = result.is_refuted | other.is_refuted | (low > high + CONTRADICTION_TOLERANCE)
@@ -157,10 +169,15 @@ class LinearConfidence(Confidence):
     def after(self, times: float) -> tuple["LinearConfidence", float]:
         """Widths shrink like 1/sqrt(times); pairs of which nothing is known, and vacuous gaps, do not change."""
         root = math.sqrt(times)
-        narrower = replace(self.fit, X=self.fit.X / root, e=self.fit.e / root)
-        moments = None if self.moments is None else self.moments.after(times)
+
+        def narrower(fit: Fit) -> Fit:
+            return replace(fit, X=fit.X / root, e=fit.e / root)
+
+        whole = self.whole
+        if whole is not None:
+            whole = replace(whole, fit=narrower(whole.fit), moments=whole.moments.after(times))
         eps = self.eps / root if self.eps < 1 else self.eps
-        later = replace(self, fit=narrower, moments=moments, eps=eps)
+        later = replace(self, fit=narrower(self.fit), whole=whole, eps=eps)
         used = self.episodes - int(self.starts[self.bet])
         return later, used * (times - 1)
 
@@ -211,7 +228,7 @@ def confidence(
         beta_all=float(estimate.beta(L_all[best])),
         beta_declared=float(estimate.beta(L_some[best])),
         declared=declared,
-        moments=second_moments(phi, white, evidence, terms, L_all, L_some, level_of_some(number, delta / 4))
+        whole=second_moments(phi, white, evidence, terms, L_all, L_some, level_of_some(number, delta / 4))
         if num_declared
         else None,
         bet=best,
@@ -230,7 +247,7 @@ def second_moments(
     L_all: Float[np.ndarray, " J"],
     L_some: Float[np.ndarray, " J"],
     level: float,
-) -> SecondMoments | None:
+) -> Whole | None:
     """What docs/linear.md, section 5, needs; None without an e-process from the first episode, or its counts."""
     first = np.flatnonzero(evidence.starts == 0)
     x = phi @ white
@@ -242,16 +259,15 @@ def second_moments(
     V0, V1 = np.zeros_like(evidence.gram), evidence.gram
     result = fit(regress(phi, white, V1, evidence.cross), phi, white, V0, V1, terms)
     _, root = prior(phi, white, V0, V1)
-    return SecondMoments(
-        fit=result,
-        beta=float(result.beta(L_some[first[0]])),
-        beta_all=float(result.beta(L_all[first[0]])),
+    moments = SecondMoments(
+        X=result.X[~result.is_bad],
+        inverse=np.linalg.inv(root),
         counts=evidence.counts.astype(np.float64),
         x=x,
         metric=metric(rows),
-        inverse=np.linalg.inv(root),
         level=float(level),
     )
+    return Whole(result, float(result.beta(L_some[first[0]])), float(result.beta(L_all[first[0]])), moments)
 
 
 def contradictions(

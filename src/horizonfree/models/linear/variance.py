@@ -24,8 +24,6 @@ from itertools import product
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree.models.linear.bounds import Fit
-
 MAX_TILT = 0.9  # the largest |u'x|
 TILTS = (0.3, 0.6, 0.9)
 SHARES = (0.05, 0.1, 0.2)
@@ -36,19 +34,17 @@ DESIGN_ROUNDS = 30  # of the multiplicative algorithm for the optimal design
 
 @dataclass(frozen=True, eq=False)
 class SecondMoments:
-    """What the e-process from the start needs: the fit of all data and its radii, the visits, and the metric M.
+    """What the e-process from the start needs: the pairs of all data of which something is known, visits, the metric M.
 
-    `counts` of transitions; `x` the features and `metric` the Cholesky factor of M, both in white coordinates;
-    `inverse` takes the coordinates of `fit.X` to white ones; `level` = log(1/delta').
+    `X` are rows of `Fit.X`, and `inverse` takes them to white coordinates; `counts` of transitions; `x` the features
+    and `metric` the Cholesky factor of M, both in white coordinates; `level` = log(1/delta').
     """
 
-    fit: Fit
-    beta: float
-    beta_all: float
+    X: Float[np.ndarray, "n d"]
+    inverse: Float[np.ndarray, "d d"]
     counts: Float[np.ndarray, "S A S"]
     x: Float[np.ndarray, "S A d"]
     metric: Float[np.ndarray, "d d"]
-    inverse: Float[np.ndarray, "d d"]
     level: float
 
     def root(self, above: Float[np.ndarray, " S"]) -> Float[np.ndarray, "d d"]:
@@ -72,17 +68,14 @@ class SecondMoments:
         zeta = Lam / (k * (lam - alpha) ** 2)
         scales = 2 * np.sqrt((k * Lam)[:, None] * (size + zeta[:, None]))
         basis = self.inverse @ self.metric @ U
-        is_good = ~self.fit.is_bad
-        widths = np.sqrt((self.fit.X[is_good] @ basis) ** 2 @ (scales**2).T)
-        best = int(widths.mean(0).argmin()) if is_good.any() else 0
-        result: np.ndarray = basis * scales[best]
+        widths = np.sqrt((self.X @ basis) ** 2 @ (scales**2).T).sum(0)
+        result: np.ndarray = basis * scales[widths.argmin()]
         return result
 
     def after(self, times: float) -> "SecondMoments":
         """With so many times the data."""
         root = math.sqrt(times)
-        fit = replace(self.fit, X=self.fit.X / root, e=self.fit.e / root)
-        return replace(self, fit=fit, counts=self.counts * times, inverse=self.inverse / root)
+        return replace(self, X=self.X / root, inverse=self.inverse / root, counts=self.counts * times)
 
 
 def metric(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d d"]:
