@@ -24,14 +24,22 @@ from horizonfree.explorers.loop import init_progress, update_progress
 from horizonfree.explorers.registry import current_name, find_entry
 from horizonfree.guarantees.e_processes import ladder
 from horizonfree.mdp.rewards import goal, occupancy
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 from horizonfree.problems import make
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.explore import build_explorer
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.until import check_countable
-from horizonfree.sweeps.measures import RunMeasures, curve_names, measure_rewards
-from horizonfree.sweeps.spec import EXPLORER_KEYS, MISPLACED_OPTIONS, PROBLEM_KEYS, Spec, error_context
+from horizonfree.sweeps.spec import (
+    EXPLORER_KEYS,
+    MISPLACED_OPTIONS,
+    PROBLEM_KEYS,
+    RunMeasures,
+    Spec,
+    curve_names,
+    error_context,
+    measure_rewards,
+)
 
 Task = dict[str, Any]
 REWARD_KINDS = {"goal": goal, "stay": occupancy}
