@@ -116,8 +116,9 @@ def run_symbols(explorer: HFUCRLRFE, model: MixtureModel, K: int) -> Symbols:
 
 def _check_run(run: ReplayableRun) -> tuple[HFUCRLRFE, MixtureModel]:
     """The explorer and model of a run; raises if the proof does not apply to it, or if it cannot be replayed."""
-    explorer, model = run.explorer, run.problem.model
-    if not isinstance(explorer, HFUCRLRFE) or not isinstance(model, MixtureModel):
+    explorer = run.explorer
+    model: MixtureModel = run.problem.model  # what this explorer learns
+    if not isinstance(explorer, HFUCRLRFE):
         raise OptionError("the sums are those of the proof of hf-ucrl-rfe++; this run has another explorer")
     if explorer.sets != "regression":
         raise OptionError("the sums are those of sets='regression'; likelihood sets have no regressions")

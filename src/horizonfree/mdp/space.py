@@ -288,6 +288,17 @@ def check_kernel(kernel: Kernel, what: str = "kernel") -> None:
         )
 
 
+def own_slots(space: Space) -> Bool[np.ndarray, "S A n"]:
+    """The slot of each successor list that leads back to the state itself."""
+    own = np.arange(space.num_states)[:, None, None]
+    return np.asarray((np.asarray(space.succ) == own) & np.asarray(space.support))
+
+
+def may_stay(space: Space) -> Bool[np.ndarray, " S"]:
+    """States that may follow themselves, whatever the action."""
+    return np.asarray(own_slots(space).any(-1).all(-1))
+
+
 def occupied_states(space: Space) -> Bool[np.ndarray, "H S"]:
     """Which states can be occupied at each step, under some policy and parameter."""
     succ, support = np.asarray(space.succ), np.asarray(space.support)

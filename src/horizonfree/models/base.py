@@ -21,12 +21,12 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._arrays import Array, Leaf, node
+from horizonfree._arrays import Leaf, node
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.e_processes import EProcesses
 from horizonfree.mdp.events import Lift
 from horizonfree.mdp.rewards import StateRewards
-from horizonfree.mdp.space import Kernel, Space, Trajectory
+from horizonfree.mdp.space import Kernel, Space, Trajectory, may_stay
 
 # Actions [H, S], or their probabilities [H, S, A].
 Policy: TypeAlias = Int[np.ndarray, "H S"] | Float[np.ndarray, "H S A"]
@@ -154,6 +154,13 @@ class Model(abc.ABC):
     @abc.abstractmethod
     def rounding(self) -> float:
         """By how much rounding errors may change the difference of two values in [0, 1]."""
+
+    def may_stay(self) -> Bool[np.ndarray, " S"]:
+        """States that may follow themselves whatever the action: an episode may end there.
+
+        A class that can exclude some of them, because they are left under every parameter, does.
+        """
+        return may_stay(self.space)
 
     def robust_confidence(self, evidence: OwnEvidence, delta: float) -> "Callable[[Any], Confidence]":
         """The confidence set as a function of the misspecification; what does not depend on it is computed once."""
@@ -311,8 +318,11 @@ class Diagnostics(abc.ABC):
         """The mean of that over what is unknown."""
 
     @abc.abstractmethod
-    def inefficiency(self, evidence: OwnEvidence) -> Float[Array, ""]:
-        """1 for data from the best design in hindsight, 2 for data that took twice the episodes; traced."""
+    def inefficiency(self, evidence: OwnEvidence) -> float:
+        """1 for data from the best design in hindsight, 2 for data that took twice the episodes.
+
+        0 where nothing is unknown.
+        """
 
     def intervals(self, confidence: OwnConfidence) -> Intervals | None:
         """The entries of the parameter with intervals; None where the class has too many to show."""

@@ -51,7 +51,7 @@ class Posterior(ReprMixin):
         return f"not proved: Bayesian, prior {self.prior}"
 
     def _repr_table(self) -> ReprTable:
-        check = "independent draws" if self.convergence is None else self.convergence.words
+        check = "independent draws" if self.convergence is None else self.convergence.summary()
         lines = [("label", self.label), ("after", f"{self.episodes:,} episodes"), ("check", check)]
         return ReprTable(f"Posterior, {len(self):,} draws with seed {self.seed}", lines)
 

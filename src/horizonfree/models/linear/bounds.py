@@ -71,6 +71,7 @@ from horizonfree.planning.induction import largest_totals
 
 
 RHO, LAM = 0.25, 1.0
+RIDGE = 0.1  # lam of the ridge estimate
 RATIO = 9.0  # of the episodes in an e-process to those before it, as R expects them
 SPAN_TOLERANCE = 1e-9  # how far from the span of V1 a feature may be
 EIGENVALUE_TOLERANCE = 1e-9  # smaller eigenvalues of V1, as a share of the largest, count as zero
