@@ -133,7 +133,7 @@ _MODULE_OF = {
     "read_drn": "problems.verification.drn",
     "read_umb": "problems.verification.umb",
     "rescale": "mdp.rewards",
-    "show_versions": "_versions",
+    "show_versions": "_extras",
     "simulate": "problems.simulate",
     "sweep": "sweeps.sweep",
     "true_gap": "problems.problem",

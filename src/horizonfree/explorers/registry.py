@@ -212,7 +212,7 @@ def display_marks(name: str, options: Mapping[str, Any] = MappingProxyType({})) 
     if entry is None:
         return ""
     words = ["reconstruction"] if entry.is_reconstruction else []
-    words += [f"{mark} {options.get(mark, entry.options[mark])}" for mark in entry.marks]
+    words += [f"{x} {options[x] if x in options else entry.options[x]}" for x in entry.marks]
     return f" ({', '.join(words)})" if words else ""
 
 

@@ -217,7 +217,7 @@ def _certified(run: Run, until: StopRule) -> float:
 
 # ---- engines ---------------------------------------------------------------------------------------------------------
 
-_World = tuple[Explorer, Model, Sampler, Any, Array, Array, Any]  # with truth, key, episode and state
+_Setup = tuple[Explorer, Model, Sampler, Any, Array, Array, Any]  # with truth, key, episode and state
 
 
 @jit
@@ -235,9 +235,9 @@ def _choose(explorer: Explorer, model: Model, key: Array, progress: Progress) ->
 
 
 @partial(jit, donate=True, fast_compile=True)
-def _block(world: _World, evidence: Evidence, count: Int[Array, ""], size: int) -> tuple[Progress, Records]:
+def _block(setup: _Setup, evidence: Evidence, count: Int[Array, ""], size: int) -> tuple[Progress, Records]:
     """`simulate_block` with donated evidence."""
-    explorer, model, sampler, truth, key, episode, state = world
+    explorer, model, sampler, truth, key, episode, state = setup
     progress = Progress(episode, state, evidence)
     return simulate_block(explorer, model, sampler, truth, key, progress, count, size)
 
@@ -268,8 +268,8 @@ def run_block(
     count: int,
 ) -> tuple[Progress, Records]:
     """At most MAX_BLOCK episodes as one compiled call (explorers/loop.py), which donates the evidence."""
-    world = explorer, model, sampler, truth, key, progress.episode, progress.state
-    return _block(world, progress.evidence, np.array(count, np.int32), MAX_BLOCK)
+    setup = explorer, model, sampler, truth, key, progress.episode, progress.state
+    return _block(setup, progress.evidence, np.array(count, np.int32), MAX_BLOCK)
 
 
 def simulation_engine(run: Run, explorer: Explorer) -> Engine:
@@ -350,18 +350,21 @@ def env_engine(
         return after, numbers, attempted
 
     def engine(progress: Progress, count: int) -> tuple[Progress, Records, BaseException | None]:
-        done: tuple[Progress, list[Records], list[Attempt]] = (progress, [], [])
+        completed: tuple[Progress, list[Records], list[Attempt]] = (progress, [], [])
         error: BaseException | None = None
-        while len(done[1]) < count and error is None:
+        while len(completed[1]) < count and error is None:
             try:
-                after, numbers, attempted = episode(done[0])
-                done, error = (after, [*done[1], numbers], [*done[2], attempted]), attempted.error
+                after, numbers, attempted = episode(completed[0])
+                completed, error = (
+                    (after, [*completed[1], numbers], [*completed[2], attempted]),
+                    attempted.error,
+                )
             except BaseException as stop:
-                if not done[1]:
+                if not completed[1]:
                     raise
                 error = stop
-        recorder.add(done[2])
+        recorder.add(completed[2])
         # stacked in NumPy: in JAX every number of episodes would be compiled
-        return done[0], jax.tree.map(lambda *x: np.stack(x), *done[1]), error
+        return completed[0], jax.tree.map(lambda *x: np.stack(x), *completed[1]), error
 
     return engine

@@ -71,8 +71,8 @@ class LinearModel(Model):
 
     def with_rewards(self, rewards: Float[np.ndarray, "F H S A"]) -> "LinearModel":
         """The class with these rewards declared, which are set to 0 where no episode can be."""
-        kept = np.where(occupied_states(self.space)[..., None], rewards, 0.0)
-        return replace(self, declared=kept)
+        masked = np.where(occupied_states(self.space)[..., None], rewards, 0.0)
+        return replace(self, declared=masked)
 
     def kernel(self, parameter: Float[Leaf, "d S"]) -> Kernel:
         """<phi, mu>; NumPy in, NumPy out, or traced."""

@@ -335,7 +335,7 @@ def rollout(
     Where the start of the problem is an added state, its step is not a step of the environment.
     """
     check_is_env(env)
-    from horizonfree.problems.gymnasium.flatten import flatten  # needs gymnasium
+    from horizonfree.problems.gymnasium.flatten import flatten
 
     env = flatten(env, encode is not None)
     H, S, A = space.sizes
