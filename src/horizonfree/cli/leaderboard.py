@@ -13,6 +13,7 @@ from horizonfree.cli._shared import (
     output,
     print_line,
     round_bound,
+    round_loss,
     spinner,
     table,
 )
@@ -63,7 +64,7 @@ def leaderboard(
                 (
                     x["explorer"],
                     None if x["eps"] is None else round_bound(x["eps"][1]),
-                    None if x["gap"] is None else x["gap"][1],
+                    None if x["gap"] is None else round_loss(x["gap"][1]),
                     x["episodes"],
                     len(x["seeds"]),
                     x["commit"] or "",

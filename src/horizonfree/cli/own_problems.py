@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from horizonfree._extras import needs_extra
-from horizonfree._validation import did_you_mean, suggestion
 from horizonfree.errors import HorizonfreeError, OptionError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -44,6 +43,8 @@ def problem_from_file(path: Path, param: dict[str, Any]) -> "Problem":
         )
     for key, x in kernels.items():
         if x.ndim != 3:
+            from horizonfree._validation import did_you_mean
+
             hint = did_you_mean(key, KEYS)
             raise OptionError(
                 f"{path}: {key!r} has shape {x.shape}; a kernel is [S, A, S], other keys are {', '.join(KEYS)}{hint}"
@@ -95,6 +96,8 @@ def problem_from_function(name: str, param: dict[str, Any]) -> "Problem":
     build = getattr(module, function, None)
     if not callable(build):
         names = [x for x in vars(module) if callable(getattr(module, x)) and not x.startswith("_")]
+        from horizonfree._validation import suggestion
+
         raise UnknownNameError(f"{where} has no function {function!r}; {suggestion(function, names)}")
     try:
         problem = build(**param)
