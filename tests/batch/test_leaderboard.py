@@ -135,3 +135,26 @@ def test_the_stored_page_shows_the_stored_numbers():
         low, middle, high = entry["eps"]
         assert 0 <= low <= middle <= high <= 1
         assert entry["gap"][2] <= 1
+
+
+OWN = '''"""Paper: mine, 2026.
+Algorithm: uniform.
+"""
+
+from horizonfree.explorers.uniform import Uniform
+
+
+class Mine(Uniform):
+    """Every action alike."""
+'''
+
+
+def test_an_algorithm_of_ones_own_is_added_by_its_name(tmp_path, monkeypatch):
+    (tmp_path / "own_for_leaderboard.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    names = ["own_for_leaderboard:Mine", "uniform"]
+    *_, board = leaderboard.measure(leaderboard.empty(), names, problems=["river-swim"], episodes=10, seeds=1)
+    mine, uniform = sorted(board["entries"], key=lambda entry: entry["explorer"])
+    assert mine["explorer"] == "own_for_leaderboard:Mine"
+    assert mine["paper"] == "mine, 2026."
+    assert mine["eps"] == uniform["eps"]

@@ -16,12 +16,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from horizonfree._extras import needs_extra
+from horizonfree._validation import did_you_mean, suggestion
 from horizonfree.errors import HorizonfreeError, OptionError, UnknownNameError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from horizonfree import Problem
 
 KEYS = ("horizon", "start", "weights", "states", "actions", "actions_allowed", "kernels")
@@ -29,6 +30,8 @@ KEYS = ("horizon", "start", "weights", "states", "actions", "actions_allowed", "
 
 def problem_from_file(path: Path, param: dict[str, Any]) -> "Problem":
     """The problem in an .npz file; horizon and start in `param` take precedence."""
+    import numpy as np
+
     from horizonfree import Mixture
 
     entries = _arrays(path)
@@ -43,8 +46,6 @@ def problem_from_file(path: Path, param: dict[str, Any]) -> "Problem":
         )
     for key, x in kernels.items():
         if x.ndim != 3:
-            from horizonfree._validation import did_you_mean
-
             hint = did_you_mean(key, KEYS)
             raise OptionError(
                 f"{path}: {key!r} has shape {x.shape}; a kernel is [S, A, S], other keys are {', '.join(KEYS)}{hint}"
@@ -62,8 +63,10 @@ def problem_from_file(path: Path, param: dict[str, Any]) -> "Problem":
     return Mixture.from_kernels(kernels or entries["kernels"], name=path.stem, **more, **plain, **names)
 
 
-def _arrays(path: Path) -> dict[str, np.ndarray]:
+def _arrays(path: Path) -> "dict[str, np.ndarray]":
     """All entries of an .npz file, without unpickling."""
+    import numpy as np
+
     try:
         content = np.load(path, allow_pickle=False)
         if isinstance(content, np.ndarray):
@@ -96,8 +99,6 @@ def problem_from_function(name: str, param: dict[str, Any]) -> "Problem":
     build = getattr(module, function, None)
     if not callable(build):
         names = [x for x in vars(module) if callable(getattr(module, x)) and not x.startswith("_")]
-        from horizonfree._validation import suggestion
-
         raise UnknownNameError(f"{where} has no function {function!r}; {suggestion(function, names)}")
     try:
         problem = build(**param)
