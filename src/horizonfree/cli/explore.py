@@ -34,7 +34,6 @@ from horizonfree.cli._shared import (
     unused_path,
     weights_json,
 )
-from horizonfree.cli.own_problems import env_problem, is_model, live_env
 from horizonfree.errors import OptionError
 
 if TYPE_CHECKING:
@@ -276,6 +275,10 @@ def _start_run(chosen: config.Settings) -> "Run":
 
 def _check_names(chosen: config.Settings) -> None:
     """Errors for unknown names first, before missing options."""
+    from horizonfree.cli.own_problems import is_model  # imports NumPy
+
+    from horizonfree.cli.own_problems import is_model  # imports NumPy
+
     from horizonfree.cli.lists import check_exists
     from horizonfree.explorers.registry import current_name
 
@@ -338,6 +341,8 @@ def _resume_run(folder: Path, chosen: config.Settings, flags: dict[str, Any]) ->
 @contextmanager
 def _resume_hint(folder: Path) -> Iterator[None]:
     """After Ctrl-C, print where the run is saved and how to resume it."""
+    from horizonfree.cli.own_problems import   # imports NumPy
+
     try:
         with _interrupt.raise_interrupts():
             yield
