@@ -334,7 +334,10 @@ def env_engine(
         while len(completed[1]) < count and error is None:
             try:
                 after, numbers, attempted = episode(completed[0])
-                completed, error = (after, [*completed[1], numbers], [*completed[2], attempted]), attempted.error
+                completed, error = (
+                    (after, [*completed[1], numbers], [*completed[2], attempted]),
+                    attempted.error,
+                )
             except BaseException as stop:
                 if not completed[1]:
                     raise

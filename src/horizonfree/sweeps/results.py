@@ -77,7 +77,19 @@ class Sweep:
 
 
 def load_sweep(folder: str | PathLike[str]) -> Sweep:
-    """The sweep in a folder, finished or not."""
+    """The sweep in a folder, finished or not.
+
+    >>> import tempfile, horizonfree as hf
+    >>> folder = tempfile.mkdtemp() + "/sweep"
+    >>> settings = {
+    ...     "seeds": 2, "episodes": 10, "measure": ["eps"],
+    ...     "problems": {"river": {"name": "river-swim", "states": 3, "horizon": 4}},
+    ...     "explorers": {"uniform": {}},
+    ... }
+    >>> rows = hf.sweep(settings, folder, workers=1, progress=False)
+    >>> hf.load_sweep(folder)["seed"].tolist()
+    [0, 1]
+    """
     path = files.resolve_path(folder)
     with files.os_errors(path):
         if not (path / SETTINGS_FILE).exists():
