@@ -211,6 +211,19 @@ class Problem(ReprMixin):
 
         return Tabular.from_problem(self, support)
 
+    def as_linear(self, phi: Any = None) -> "Problem":
+        """The same system as a linear MDP: features of state-action pairs are known, their measures are not.
+
+        phi: the features [S, A, d]; by default one for each state-action pair, which assumes nothing.
+
+        >>> import horizonfree as hf
+        >>> hf.make("river-swim", states=5).as_linear().model.dim
+        10
+        """
+        from horizonfree.problems.classes import LinearMDP
+
+        return LinearMDP.from_problem(self, phi)
+
     moved = renamed("Problem.moved", with_start)
     declaring = renamed("Problem.declaring", with_rewards)
 
