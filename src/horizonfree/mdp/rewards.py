@@ -171,8 +171,8 @@ def rescale(problem: HasSpace, reward: RewardLike) -> Reward:
     >>> import horizonfree as hf
     >>> problem = hf.make("river-swim", states=4, horizon=8)
     >>> reward = hf.rescale(problem, -50 * hf.occupancy(problem, 0))
-    >>> float(reward.table.min()), float(reward.table.sum(0).max().round(6))
-    (0.0, 1.0)
+    >>> float(reward.factor), float(reward.offset)  # a total in the caller's units is factor * total + offset
+    (43.75, -50.0)
     """
     space = space_of(problem)
     table = as_table(space, reward)

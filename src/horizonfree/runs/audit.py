@@ -225,7 +225,7 @@ def audit(
     >>> right = np.ones((8, 4), int)
     >>> run = hf.from_episodes(problem, hf.simulate(problem, right, episodes=200))
     >>> result = hf.audit(run, hf.occupancy(problem, 3), right, np.zeros((8, 4), int))
-    >>> result.low <= result.difference <= result.high
+    >>> result.comparison.low <= result.comparison.high
     True
     """
     if not isinstance(run, Run):

@@ -54,7 +54,7 @@ def sweep(
     >>> import tempfile, horizonfree as hf
     >>> folder = tempfile.mkdtemp() + "/sweep"
     >>> settings = {
-    ...     "seeds": 2, "episodes": 10, "measure": ["eps"],
+    ...     "seeds": 2, "checkpoints": [10], "measure": ["eps"],
     ...     "problems": {"river": {"name": "river-swim", "states": 3, "horizon": 4}},
     ...     "explorers": {"uniform": {}},
     ... }
