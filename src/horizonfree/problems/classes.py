@@ -43,11 +43,6 @@ class Mixture(Problem):
     Arguments of all constructors: start, a state or a distribution from which the first state is drawn; states,
     actions, their names; actions_allowed, which actions a state allows, [S, A] or a function (s, a) -> bool, where it
     does not allow all. Transitions of forbidden actions are ignored.
-
-    >>> import numpy as np, horizonfree as hf
-    >>> calm, storm = np.array([[[0.9, 0.1]], [[0.0, 1.0]]]), np.array([[[0.4, 0.6]], [[0.0, 1.0]]])
-    >>> hf.Mixture.from_kernels({"calm": calm, "storm": storm}, horizon=5).num_states
-    2
     """
 
     model: MixtureModel

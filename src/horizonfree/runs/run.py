@@ -61,12 +61,6 @@ class Run(ReprMixin):
     `until`: the last stop rule. `folder`: where the run is stored, if it is. `is_simulated`: False for a real
     environment. `state`: that of the explorer, a pytree of NumPy arrays, or as stored (state.py). `log`: the episodes
     of a run made from logged ones; it is not stored.
-
-    >>> import horizonfree as hf
-    >>> problem = hf.make("river-swim", states=4, horizon=8)
-    >>> run = hf.explore(problem, episodes=50, progress=False)
-    >>> run.episodes, run.plan(hf.goal(problem, 3)).policy.shape
-    (50, (8, 4))
     """
 
     problem: Problem

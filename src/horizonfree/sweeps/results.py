@@ -48,6 +48,12 @@ class Sweep:
     """Rows as columns: sweep["eps"] is an array with a number for each row.
 
     `failed`: errors of tasks without rows. `missing`: how many tasks have not been run yet.
+
+    >>> import numpy as np
+    >>> rows = {"explorer": np.array(["a", "b", "b"]), "eps": np.array([0.4, 0.3, 0.2]), "seed": np.array([0, 0, 1])}
+    >>> sweep = Sweep(Path("sweeps/grid"), None, rows, failed={}, missing=0)
+    >>> sweep.where(explorer="b")["eps"].tolist()
+    [0.3, 0.2]
     """
 
     folder: Path
