@@ -206,8 +206,13 @@ def forecast(target: float, episodes: float, floor: float | None = None) -> str:
         return f"more episodes help, down to about {left}, which laws outside the class leave"
     if not math.isfinite(episodes):
         return f"{target:g} cannot be foreseen yet"
-    unit = 10 ** max(0, len(str(int(episodes))) - 2)
-    return f"{target:g} needs about {math.ceil(episodes / unit) * unit:,} more episodes"
+    return f"{target:g} needs about {about(episodes)} more episodes"
+
+
+def about(episodes: float) -> str:
+    """A guessed number of episodes, rounded up to two digits."""
+    unit = 10 ** max(0, len(str(math.ceil(episodes))) - 2)
+    return f"{math.ceil(episodes / unit) * unit:,}"
 
 
 class Terms(NamedTuple):

@@ -20,7 +20,6 @@ from horizonfree.guarantees.certificate import confidence_of, interval, round_do
 from horizonfree.guarantees.e_processes import Check
 from horizonfree.mdp.names import name_of
 from horizonfree.models.base import probabilities
-from horizonfree.models.tabular.model import TabularModel
 from horizonfree.runs.plan import Comparison, Plan
 from horizonfree.runs.run import Run
 
@@ -125,7 +124,7 @@ class Audit(ReprMixin):
 
         Classes in which pairs share data have none.
         """
-        if not isinstance(self.run.problem.model, TabularModel):
+        if self.run.problem.model.is_shared:
             return []
         uses = np.maximum(*(self._uses(plan) for plan in (self.new, self.incumbent)))
         visits = self.run.visits

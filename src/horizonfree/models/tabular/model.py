@@ -34,6 +34,7 @@ class TabularModel(Model):
     space: Space
     pairs: Int[Leaf, "X 2"]
     is_support_known: bool = static()
+    is_shared: ClassVar[bool] = False
     evidence_type: ClassVar[type[Evidence]] = TabularEvidence
     explorer: ClassVar[str] = "tabular-design"
 
