@@ -70,6 +70,15 @@ class Certificate(ReprMixin):
     is in the units of the reward; `holds_for` names the policies and the start, `assumes` what is taken for
     granted. `parts` are the numbers that eps is made of. `forecast`: about how many more episodes a smaller bound
     needs, empty where there is nothing to say. `is_rejected`: no parameter of the model class explains the data.
+
+    >>> import horizonfree as hf
+    >>> problem = hf.make("river-swim", states=4, horizon=8)
+    >>> run = hf.explore(problem, episodes=50, progress=False)
+    >>> certificate = run.certificate()
+    >>> certificate.delta, 0 < certificate.eps <= 1, certificate.is_rejected
+    (0.05, True, False)
+    >>> certificate.holds_for
+    'plans of run.plan(reward, delta=0.05), from state 0, 8 steps'
     """
 
     eps: float

@@ -40,7 +40,17 @@ class Verification(ReprMixin):
 
 
 def verify(path: Any, run: "Run") -> Verification:
-    """Compute the certificate of a file again from a run, and compare everything that it says."""
+    """Compute the certificate of a file again from a run, and compare everything that it says.
+
+    >>> import tempfile
+    >>> import horizonfree as hf
+    >>> problem = hf.make("river-swim", states=4, horizon=8)
+    >>> run = hf.explore(problem, episodes=50, progress=False)
+    >>> path = tempfile.mkdtemp() + "/certificate.json"
+    >>> run.certificate().save(path)
+    >>> bool(hf.verify(path, run))
+    True
+    """
     content = read(path)
     question, sizes = (
         content["question"],

@@ -115,7 +115,15 @@ class Property:
 
 
 def property(text: Any) -> Property:
-    """The property that a text says; see SUPPORTED."""
+    """The property that a text says; see SUPPORTED.
+
+    >>> import numpy as np, horizonfree as hf
+    >>> kernels = np.array([[[[0.9, 0.1]], [[0.0, 1.0]]], [[[0.4, 0.6]], [[0.0, 1.0]]]])
+    >>> problem = hf.Mixture.from_kernels(kernels, horizon=5, states=["low", "high"], weights=[0.5, 0.5])
+    >>> run = hf.explore(problem, episodes=50, progress=False)
+    >>> 0 <= run.plan(hf.property('Pmax=? [F<=4 "high"]')).value <= 1
+    True
+    """
     if isinstance(text, Property):
         return text
     head = _HEAD.fullmatch(text) if isinstance(text, str) else None
