@@ -29,6 +29,7 @@ COMMANDS = [
     "robustness",
     "report",
     "compare",
+    "leaderboard",
     "serve",
     "theory",
 ]

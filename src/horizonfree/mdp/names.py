@@ -113,4 +113,4 @@ def reward_of(layout: Mapping[str, Any], name: str) -> Float[np.ndarray, "S A"]:
     if name not in known:
         there = suggestion(name, known) if known else "this problem has no rewards with names"
         raise UnknownNameError(f"there is no reward {short_repr(name)}; {there}")
-    return np.asarray(layout[PAID], np.float64)[known.index(name)]
+    return np.asarray(np.asarray(layout[PAID], np.float64)[known.index(name)])

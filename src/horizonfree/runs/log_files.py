@@ -288,7 +288,7 @@ def _ranks(code: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
 
 
 def _numbered(number: Int[np.ndarray, " n"], code: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
-    return np.append(number, -1)[code]
+    return np.asarray(np.append(number, -1)[code])
 
 
 def _filled(S: Int[np.ndarray, "K H1"]) -> Int[np.ndarray, "K H1"]:

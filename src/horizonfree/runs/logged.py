@@ -128,7 +128,8 @@ class Episodes:
 @jit
 def _init_evidence(model: Model, budget: int | None) -> Evidence:
     """Evidence before the first episode with its history, as one program."""
-    return model.init_evidence(ladder(budget, model.burn_in), has_history=True)
+    evidence: Evidence = model.init_evidence(ladder(budget, model.burn_in), has_history=True)
+    return evidence
 
 
 def from_episodes(problem: Problem, episodes: Any, *, ended: Any = None, budget: int | None = None) -> Run:
