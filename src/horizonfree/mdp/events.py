@@ -276,7 +276,7 @@ class EventLift(Lift):
 
 def _after(succ: np.ndarray, origin: np.ndarray, is_open: np.ndarray) -> np.ndarray:
     """An open event moves to the states themselves, a decided one to the copies."""
-    return succ[origin] + np.where(is_open, 0, len(succ))[:, None, None].astype(succ.dtype)
+    return np.asarray(succ[origin] + np.where(is_open, 0, len(succ))[:, None, None].astype(succ.dtype))
 
 
 def reach(problem: HasSpace, states: int | str | Sequence[int | str], *, within: int | None = None) -> Event:

@@ -388,7 +388,7 @@ def probabilities(policy: Policy, A: int) -> Float[np.ndarray, "H S A"]:
     """A policy as probabilities of its actions."""
     if policy.ndim == 3:
         return policy
-    return (policy[..., None] == np.arange(A)).astype(np.float64)
+    return np.asarray((policy[..., None] == np.arange(A)).astype(np.float64))
 
 
 # Norms of vectors and small matrices.

@@ -46,7 +46,7 @@ class TabularModel(Model):
     @property
     def parameter_shape(self) -> tuple[int, ...]:
         """[S, A, n]."""
-        return self.space.succ.shape
+        return tuple(self.space.succ.shape)
 
     def describe(self) -> Description:
         """Every pair by itself."""
@@ -126,7 +126,7 @@ class TabularModel(Model):
 
     def rounding(self) -> float:
         """In H steps sums of n products, a few functions of each."""
-        return self.space.horizon * 16 * (self.space.succ.shape[2] + 4) * EPS
+        return float(self.space.horizon * 16 * (self.space.succ.shape[2] + 4) * EPS)
 
     def violation(
         self,

@@ -93,7 +93,7 @@ class Property:
             if name not in states:
                 there = suggestion(name, [*model.labels, *states[:50]])
                 raise UnknownNameError(f"there is no label and no state {short_repr(name)}; {there}")
-            return np.arange(len(states)) == states.index(name)
+            return np.asarray(np.arange(len(states)) == states.index(name))
 
         return self._event(model.num_states, named, is_max)
 
@@ -241,4 +241,4 @@ def _evaluated(formula: tuple[Any, ...], size: int, named: Any) -> Bool[np.ndarr
     result = [_evaluated(part, size, named) for part in parts]
     if kind == "!":
         return ~result[0]
-    return result[0] & result[1] if kind == "&" else result[0] | result[1]
+    return np.asarray(result[0] & result[1] if kind == "&" else result[0] | result[1])
