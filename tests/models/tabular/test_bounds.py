@@ -81,6 +81,26 @@ def test_no_kernel_on_the_boundary_of_the_balls_loses_more(case):
     assert largest > 0.1  # the adversary is not a weak one
 
 
+def test_no_kernel_has_a_best_value_above_the_tangent_and_b(case):
+    """V*_P <= V + J.u + B, and |V_P - V - J.u| <= R, for kernels of the balls."""
+    rng, nearest = np.random.default_rng(5), 0.0
+    H, S, A = case.problem.space.sizes
+    slow = literal(case)
+    is_used = (slow.P > 0) & np.isfinite(slow.eps)[..., None]
+    for i in range(3):
+        reward = random_reward(rng, H, S, A)
+        policy = best_plan(case.confidence.centre, reward).policy if i < 2 else random_policy(rng, H, S, A)
+        V, *_, R, B, J = (x[0] for x in slow.values(reward, as_weights(policy, A)))
+        for P in kernels_on_the_boundary(case, rng, functions(case, rng, reward, policy)):
+            u = np.where(is_used, P - slow.P, 0.0)
+            tangent = V + sum(J[x] @ u[pair] for x, pair in enumerate(slow.pairs))
+            lost, own = loss(P, reward, policy)
+            assert abs(own - tangent) <= R + 1e-9
+            assert own + lost - tangent <= B + 1e-9
+            nearest = max(nearest, (own + lost - tangent) / max(B, 1e-9))
+    assert nearest > 0.1 or not slow.pairs
+
+
 def test_differences_of_policies_agree_with_the_literal_recursion_and_hold_on_the_boundary(case):
     """Corollary 6a: never wider than the intervals of both, and no kernel of the balls is outside."""
     rng = np.random.default_rng(4)
