@@ -365,5 +365,7 @@ class Tangent:
             b = max(b, min(above, star - value + size))
         b = min(b, d + rest)
         d = min(d, b + rest)
-        best = min(cap, max(r[a] + self.high(s, a, up, cap_next) for a in actions), high + d, value + size + b)
+        best = min(
+            cap, max(r[a] + self.high(s, a, up, cap_next) for a in actions), high + d, value + size + b
+        )
         return value, best, high, low, min(d, best - low, cap), rest, b, own_J
