@@ -37,7 +37,7 @@ class LinearlyParametrised:
 
     def __init__(self, run, delta):
         self.run, self.delta, self.model = run, delta, run.problem.model
-        self.shape, matrix = testing._linear_map(self.model)
+        self.shape, matrix = testing.linear_map(self.model)
         S, A = run.problem.num_states, run.problem.num_actions
         self.matrix = matrix.reshape(S, A, S, -1)
 

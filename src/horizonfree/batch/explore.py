@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._validation import check_bool, check_count, check_int, short_repr
+from horizonfree._validation import check_bool, check_count, check_int, require
 from horizonfree._x64 import x64
 from horizonfree.batch.chunks import open_store
 from horizonfree.batch.evaluate import CURVES, build_evaluation, worker_pool
@@ -19,6 +19,7 @@ from horizonfree.batch.members import Members, build_members, resolve_explorers,
 from horizonfree.errors import OptionError
 from horizonfree.explorers.base import Explorer
 from horizonfree.explorers.loop import Progress
+from horizonfree.explorers.python import PythonExplorer
 from horizonfree.guarantees.e_processes import ladder
 from horizonfree.models.serialization import under
 from horizonfree.problems.problem import Problem
@@ -35,6 +36,12 @@ class Batch:
 
     `records` [N, K] has what the explorer reports after every episode, `curves` [N, C] what `explore_many` computes at
     the checkpoints. Both can be reshaped to (*batch.shape, -1): problems, explorers, seeds.
+
+    >>> import horizonfree as hf
+    >>> problem = hf.make("river-swim", states=4, horizon=8)
+    >>> batch = hf.explore_many(problem, "uniform", episodes=10, seeds=2, curves=())
+    >>> len(batch), batch[1].episodes
+    (2, 10)
     """
 
     members: Members
@@ -103,6 +110,12 @@ def explore_many(
         call with the same folder resumes after an interruption, or reads the stored result.
     workers: processes that compute the certificates of the curves. With more than 1, a script must call this function
         under `if __name__ == "__main__":`, since every worker imports the script.
+
+    >>> import horizonfree as hf
+    >>> problem = hf.make("river-swim", states=4, horizon=8)
+    >>> batch = hf.explore_many(problem, "uniform", episodes=20, seeds=3, checkpoints=[10, 20], curves=["eps"])
+    >>> batch.curves["eps"].shape
+    (3, 2)
     """
     check_bool(progress, "progress")
     _, _, delta, budget, _ = stopping.check_stop_request(episodes, None, delta, budget)
@@ -117,7 +130,7 @@ def explore_many(
     _check_measure(measure, out)
     evaluation = build_evaluation(members, points, curves, rewards, delta)
     bets = ladder(budget, problems[0].model.burn_in)
-    job = Job(members, episodes, bets, points, evaluation, is_wide(), chunk_memory(memory), measure)
+    job = Job(members, episodes, bets, points, evaluation, is_wide(built), chunk_memory(memory), measure)
     N, parts = len(members), []
     with _single_program(over):
         size = job.chunk_size()
@@ -140,9 +153,9 @@ def explore_many(
     return Batch(members, job.progress(joined), records, points, values, delta)
 
 
-def is_wide() -> bool:
-    """The arrangement for the default device (batch/simulate.py)."""
-    return jax.default_backend() != "cpu"
+def is_wide(explorer: Explorer) -> bool:
+    """The arrangement for the default device (batch/simulate.py); explorers in plain Python have none."""
+    return jax.default_backend() != "cpu" and not isinstance(explorer, PythonExplorer)
 
 
 @contextmanager
@@ -160,10 +173,12 @@ def _single_program(over: Mapping[str, Any] | None) -> Iterator[None]:
 
 
 def _check_measure(measure: Any, out: Any) -> None:
-    if measure is not None and not callable(measure):
-        raise OptionError(
-            f"measure is {short_repr(measure)}; it must be a function of a run that returns numbers by name"
-        )
+    require(
+        measure is None or callable(measure),
+        "measure",
+        measure,
+        "a function of a run that returns numbers by name",
+    )
     if measure is not None and out is not None:
         raise OptionError(
             "numbers of measure= cannot be checked when they are read from a folder; leave out= or measure= out"
@@ -171,10 +186,12 @@ def _check_measure(measure: Any, out: Any) -> None:
 
 
 def _check_checkpoints(checkpoints: Any, episodes: int) -> Int[np.ndarray, " C"]:
-    if not np.iterable(checkpoints) or isinstance(checkpoints, str):
-        raise OptionError(
-            f"checkpoints is {short_repr(checkpoints)}; it must be a list of numbers of episodes"
-        )
+    require(
+        np.iterable(checkpoints) and not isinstance(checkpoints, str),
+        "checkpoints",
+        checkpoints,
+        "a list of numbers of episodes",
+    )
     for k in (entries := list(checkpoints)):
         check_int(k, "checkpoint", 1, episodes, f"a number of episodes from 1 to {episodes}")
     return np.unique(np.asarray(entries, np.int64))

@@ -109,8 +109,8 @@ def _in_threads(function: Any, arguments: list[Any], workers: int) -> list[Any]:
 
 def _aligned(size: int) -> np.ndarray:
     """Numbers that begin with a cache line: vectors that lie in two take twice as long to load."""
-    room = np.empty(size + 8)
-    return room[(-room.ctypes.data // 8) % 8 :][:size]
+    buffer = np.empty(size + 8)
+    return buffer[(-buffer.ctypes.data // 8) % 8 :][:size]
 
 
 @cache

@@ -58,8 +58,8 @@ class Credible:
         """The one of the run, by default."""
         if self.refusal:
             raise OptionError(self.refusal)
-        found: Posterior = self.run.posterior()
-        return found
+        result: Posterior = self.run.posterior()
+        return result
 
     def under(self, posterior: Posterior | None) -> "Credible":
         """The same under another posterior of the run."""
@@ -84,7 +84,7 @@ class Credible:
     def gaps(self) -> Float[np.ndarray, " D"]:
         """What the policy loses against the best policy of every draw, in the units of the reward."""
         lost = self.posterior.table_best_values(self.reward.table, self.lift) - self._values
-        return self.reward.factor * np.maximum(lost, 0.0)
+        return np.asarray(self.reward.factor * np.maximum(lost, 0.0))
 
     @cached_property
     def _values(self) -> Float[np.ndarray, " D"]:
@@ -92,8 +92,8 @@ class Credible:
         return self.posterior.table_values(self.reward.table, policy, self.lift)
 
     def _in_units(self, values: Float[np.ndarray, " D"]) -> Float[np.ndarray, " D"]:
-        found: np.ndarray = self.reward.factor * values + self.reward.offset
-        return found
+        result: np.ndarray = self.reward.factor * values + self.reward.offset
+        return result
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
         """Equal-tailed, of the value."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from horizonfree.mdp.events import Event, Worth
 from horizonfree.mdp.rewards import Reward
 from horizonfree.runs.certificate_files import data_digest, model_digest, read, unpacked
 from horizonfree.runs.reward_spec import answer
+
+if TYPE_CHECKING:
+    from horizonfree.runs.run import Run
 
 TOLERANCE = 1e-9  # relative, by which another machine may round otherwise
 
@@ -36,8 +39,18 @@ class Verification(ReprMixin):
         return ReprTable("Verification", [*lines, *(("differs", x) for x in self.differences)])
 
 
-def verify(path: Any, run: Any) -> Verification:
-    """Compute the certificate of a file again from a run, and compare everything that it says."""
+def verify(path: Any, run: "Run") -> Verification:
+    """Compute the certificate of a file again from a run, and compare everything that it says.
+
+    >>> import tempfile
+    >>> import horizonfree as hf
+    >>> problem = hf.make("river-swim", states=4, horizon=8)
+    >>> run = hf.explore(problem, episodes=50, progress=False)
+    >>> path = tempfile.mkdtemp() + "/certificate.json"
+    >>> run.certificate().save(path)
+    >>> bool(hf.verify(path, run))
+    True
+    """
     content = read(path)
     question, sizes = (
         content["question"],
@@ -50,8 +63,8 @@ def verify(path: Any, run: Any) -> Verification:
         )
         return Verification(False, math.nan, float(content["bound"]), "not computed again", (words,))
     there = _view(run, question.get("view"))
-    found = _again(run, there, question, content)
-    bound, claimed = float(found.eps), float(content["bound"])
+    result = _again(run, there, question, content)
+    bound, claimed = float(result.eps), float(content["bound"])
     digests = {
         "model": (content["model"].get("digest"), model_digest(there.problem)),
         "data": (content["data"].get("digest"), data_digest(run.evidence)),
@@ -63,25 +76,25 @@ def verify(path: Any, run: Any) -> Verification:
     ]
     if not bound <= claimed * (1 + TOLERANCE) + 1e-15:
         differences.append(f"the bound is {bound:.9g}, more than the {claimed:.9g} of the file")
-    texts = {"statement": found.statement, "assumes": found.assumes, "holds_for": found.holds_for}
-    texts["method"] = found.method
+    texts = {"statement": result.statement, "assumes": result.assumes, "holds_for": result.holds_for}
+    texts["method"] = result.method
     differences += [
         f"{key} is {text!r}, in the file {content[key]!r}"
         for key, text in texts.items()
         if text != content[key]
     ]
-    if found.is_rejected != content["is_rejected"]:
+    if result.is_rejected != content["is_rejected"]:
         differences.append(
-            "the data refute the model class" if found.is_rejected else "the class is not refuted"
+            "the data refute the model class" if result.is_rejected else "the class is not refuted"
         )
     if run.episodes != content["episodes"]:
         differences.append(
             f"the run has {run.episodes:,} episodes, the file speaks of {content['episodes']:,}"
         )
-    return Verification(not differences, bound, claimed, found.statement, tuple(differences))
+    return Verification(not differences, bound, claimed, result.statement, tuple(differences))
 
 
-def _view(run: Any, view: Any) -> Any:
+def _view(run: "Run", view: Any) -> "Run":
     """The run as seen from where the certificate starts."""
     if view is None:
         return run
@@ -95,7 +108,7 @@ def _view(run: Any, view: Any) -> Any:
     return run.restart_from(start, horizon, is_paid_after=bool(is_paid_after))
 
 
-def _again(run: Any, there: Any, question: Mapping[str, Any], content: Mapping[str, Any]) -> Certificate:
+def _again(run: "Run", there: "Run", question: Mapping[str, Any], content: Mapping[str, Any]) -> Certificate:
     """The certificate of the question."""
     delta = float(content["delta"])
     H, S, A = there.problem.space.sizes

@@ -175,11 +175,11 @@ def back(
     hit = np.where(stop, 1.0, step.leak + mean.hit)
     Q_star = r + mean.V_star
     V_star = Q_star.max(-1)
-    nothing = np.zeros_like(V)
+    zeros = np.zeros_like(V)
     now = Values(
         V_star=V_star,
-        kappa=nothing if is_last else chosen(kappa, pi),  # the last transition touches no reward
-        hit=nothing if is_last else chosen(hit, pi),
+        kappa=zeros if is_last else chosen(kappa, pi),  # the last transition touches no reward
+        hit=zeros if is_last else chosen(hit, pi),
         V=V,
         R=R,
         D=np.clip(D, 0.0, 1.0),

@@ -197,7 +197,7 @@ class ValidSet:
     @property
     def num_free(self) -> int:
         """q, the number of directions that can be learnt."""
-        return self.basis.shape[1]
+        return int(self.basis.shape[1])
 
     def contains(self, theta: Float[np.ndarray, " d"], tolerance: float = 1e-9) -> bool:
         """Whether P_theta is a kernel, up to a tolerance on each entry and each row sum."""
@@ -393,11 +393,11 @@ def _drowned(
         return 0.0
     rest = along - kept @ (kept.T @ along)
     _, size, Vt = np.linalg.svd(np.linalg.qr(rows @ rest, mode="r"))
-    total, nothing = 0.0, ROUNDING_EFFECT * np.abs(rows).max() * np.sqrt(len(rows))
+    total, tolerance = 0.0, ROUNDING_EFFECT * np.abs(rows).max() * np.sqrt(len(rows))
     for k in np.flatnonzero(size):
         direction = rest @ Vt[k]
         far = abs(float(direction @ center))
-        if size[k] <= nothing and far <= 10 * bound:
+        if size[k] <= tolerance and far <= 10 * bound:
             continue
         reach = bound + far
         if size[k] * reach > NEGLIGIBLE_CHANGE:  # it may be shorter within Theta

@@ -66,7 +66,7 @@ class Uniform:
 
 def point_masses(kernel: Kernel, eps: Float[np.ndarray, "S A"]) -> Bool[np.ndarray, "S A"]:
     """Unknown rows of which something is known and whose centre has one successor."""
-    return ((kernel.prob > 0).sum(-1) == 1) & (eps > 0) & np.isfinite(eps)
+    return np.asarray(((kernel.prob > 0).sum(-1) == 1) & (eps > 0) & np.isfinite(eps))
 
 
 def uniform(space: Space, kernel: Kernel, eps: Float[np.ndarray, "S A"], joint: Joint) -> Uniform:
@@ -213,15 +213,15 @@ class TabularConfidence(Confidence):
             lift.lists(own.succ), own.prob[lift.origin], eps, own.is_open[lift.origin], own.is_anywhere
         )
         pairs = np.argwhere(eps > 0).astype(np.int32)
-        nothing = no_joint(eps.shape)  # a pair has several copies, whose visits it would have to add up
-        result = uniform(lift.space, Kernel(balls.succ, balls.prob, False), eps, nothing)
+        empty = no_joint(eps.shape)  # a pair has several copies, whose visits it would have to add up
+        result = uniform(lift.space, Kernel(balls.succ, balls.prob, False), eps, empty)
         return replace(
             self,
             space=lift.space,
             kernel=lift.kernel(self.kernel),
             eps=result.gap(),
             balls=balls,
-            joint=nothing,
+            joint=empty,
             uniform=result,
             pairs=pairs,
             visits=redirect_forbidden(self.space.acts, visits)[lift.origin][*pairs.T],
@@ -307,7 +307,7 @@ class TabularConfidence(Confidence):
     def _radii(self) -> Float[np.ndarray, " X"]:
         """eps of the unknown pairs."""
         s, a = self.pairs.T
-        return self.balls.eps[s, a]
+        return np.asarray(self.balls.eps[s, a])
 
 
 @np.errstate(all="ignore")  # of rows of which nothing is known

@@ -120,7 +120,8 @@ def run_episode(
     The environment's seed and the random actions come from rng; forbidden actions are never taken. After termination
     the state no longer changes. A transition that is impossible under every parameter raises an error.
     """
-    from horizonfree.problems.gymnasium.flatten import flatten
+
+    from horizonfree.problems.gymnasium.flatten import flatten  # needs gymnasium
 
     attempted = attempt(flatten(env, encode is not None), space, policy, rng, encode)
     if attempted.error is not None:

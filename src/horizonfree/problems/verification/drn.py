@@ -36,7 +36,17 @@ _ON_NEXT_LINE = ("@parameters", "@reward_models", "@nr_states", "@nr_choices")
 
 
 def read_drn(path: Any) -> ExplicitModel:
-    """The MDP, Markov chain or interval MDP in a DRN file."""
+    """The MDP, Markov chain or interval MDP in a DRN file.
+
+    >>> import tempfile
+    >>> import horizonfree as hf
+    >>> problem = hf.make("river-swim", states=4, horizon=8)
+    >>> run = hf.explore(problem, episodes=50, progress=False)
+    >>> path = tempfile.mkdtemp() + "/model.drn"
+    >>> run.to_drn(path)
+    >>> hf.read_drn(path).num_states
+    4
+    """
     file = check_path(path)
     try:
         if file.stat().st_size > MOST_BYTES:
@@ -160,12 +170,12 @@ class _Reader:
 
     def read_action(self, line: str) -> None:
         """`action name [rewards]`."""
-        found = _ACTION.fullmatch(line)
-        if found is None or not self.first_choice:
+        result = _ACTION.fullmatch(line)
+        if result is None or not self.first_choice:
             self.fail(f"{line[:60]!r} is no action of a state; write it as: action name [rewards]")
-        name = found[1].strip()
+        name = result[1].strip()
         self.actions.append("" if name in UNNAMED else name)
-        self.of_choice.append(self.rewards(found[2]))
+        self.of_choice.append(self.rewards(result[2]))
         self.first_branch.append(len(self.branches))
         self.line_of["choice"].append(self.at)
 

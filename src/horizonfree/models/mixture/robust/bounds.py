@@ -115,7 +115,7 @@ def _by_theta(
         return opnorm(B.swapaxes(-1, -2) @ B if q <= n else B @ B.swapaxes(-1, -2))
 
     both = together(~is_alone) + np.where(is_alone, alone, 0.0).sum(-1)
-    return np.minimum(np.minimum(together(k > 0), alone.sum(-1)), both)
+    return np.asarray(np.minimum(np.minimum(together(k > 0), alone.sum(-1)), both))
 
 
 def _two_largest(x: Float[np.ndarray, "S A n"]) -> Float[np.ndarray, "S A"]:
@@ -200,7 +200,7 @@ def _reach(
 
 def _error(values: Values) -> Float[np.ndarray, " S"]:
     """By how much the value of the policy under theta can be off that under theta_hat."""
-    return length(values.J) + opnorm(values.B) + values.R
+    return np.asarray(length(values.J) + opnorm(values.B) + values.R)
 
 
 def _losses(
@@ -212,12 +212,12 @@ def _losses(
     error = _error(values)
     least, _ = _ends(around, values.V - error)
     _, most = _ends(around, values.V + error)
-    moved = around.zeta * (np.minimum(most, 1.0) - np.maximum(least, 0.0))
+    shift = around.zeta * (np.minimum(most, 1.0) - np.maximum(least, 0.0))
     below, above = _reach(around, np.stack(losses, axis=1))
     E_up, D_up, G_up, up_up = (above[..., i] for i in range(4))
-    E = np.minimum(1.0, (moved + E_up)[states, pi])
-    D = np.clip((adv + moved + np.minimum(1.0, D_up)).max(-1), 0.0, 1.0)
-    other = adv + moved + E_up + E[:, None] + np.minimum(1.0, G_up)
+    E = np.minimum(1.0, (shift + E_up)[states, pi])
+    D = np.clip((adv + shift + np.minimum(1.0, D_up)).max(-1), 0.0, 1.0)
+    other = adv + shift + E_up + E[:, None] + np.minimum(1.0, G_up)
     is_own = np.arange(r.shape[1]) == pi[:, None]
     apart = np.where(is_own, -np.inf, other).max(-1)
     G = np.clip(np.maximum(G_up[states, pi], apart), 0.0, 1.0)
