@@ -35,9 +35,9 @@ Number: TypeAlias = float | Float[np.ndarray, ""]
 OwnEvidence: TypeAlias = Any
 OwnConfidence: TypeAlias = Any
 
-MIXTURES_ONLY = (
-    "certificates for a class that is a little wrong (misspecification=) are proved for mixtures only; leave it out, "
-    "or describe the problem as a Mixture"
+NO_RADII = (
+    "certificates for a class that is a little wrong (misspecification=) are proved for mixtures and tables; leave it "
+    "out, or describe the problem as one of these"
 )
 
 
@@ -157,7 +157,7 @@ class Model(abc.ABC):
 
     def robust_confidence(self, evidence: OwnEvidence, delta: float) -> "Callable[[Any], Confidence]":
         """The confidence set as a function of the misspecification; what does not depend on it is computed once."""
-        raise OptionError(MIXTURES_ONLY)
+        raise OptionError(NO_RADII)
 
     def with_rewards(self, rewards: Float[np.ndarray, "F H S A"]) -> "Model":
         """The class with sharper certificates for these rewards, declared before the first episode."""
@@ -328,7 +328,7 @@ class Diagnostics(abc.ABC):
 
     def asymptotic_gap(self, misspecification: Any) -> float:
         """About the suboptimality bound for every reward that remains after infinitely many episodes."""
-        raise OptionError(MIXTURES_ONLY)
+        raise OptionError(NO_RADII)
 
 
 class Alternatives:

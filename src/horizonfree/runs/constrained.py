@@ -28,7 +28,6 @@ from horizonfree.mdp.policies import is_allowed
 from horizonfree.mdp.rewards import Reward, rescale, resolve
 from horizonfree.models import certify
 from horizonfree.models.base import Confidence
-from horizonfree.models.misspecification import declared
 from horizonfree.planning.constrained import ConstrainedSolution, OccupancyProgram
 from horizonfree.planning.induction import policy_values
 from horizonfree.problems.problem import Problem
@@ -145,14 +144,12 @@ def plan_within(
     is_extended: bool = False,
 ) -> ConstrainedPlan:
     """`Run.plan` with constraints."""
-    _check(run.problem, reward, constraints, model, misspecification, is_extended)
+    _check(run.problem, reward, constraints, model, is_extended)
     there = run if start is None and horizon is None else run.restart_from(start, horizon)
-    return _Question(there, reward, constraints, scale, delta).answer()
+    return _Question(there, reward, constraints, scale, (delta, misspecification)).answer()
 
 
-def _check(
-    problem: Problem, reward: Any, constraints: Any, model: str, misspecification: Any, is_extended: bool
-) -> None:
+def _check(problem: Problem, reward: Any, constraints: Any, model: str, is_extended: bool) -> None:
     """Refuse what has no constrained plans."""
     if isinstance(constraints, Constraint) or not isinstance(constraints, Sequence) or not len(constraints):
         raise OptionError(
@@ -185,11 +182,6 @@ def _check(
         )
     if model != "likelihood":
         raise OptionError("constraints= plans in the maximum-likelihood estimate; leave model= out")
-    if declared(misspecification) is not None:
-        raise OptionError(
-            "constraints= needs policies that draw actions at random, for which misspecification= proves nothing; "
-            "leave one of them out"
-        )
     if is_extended:
         raise OptionError(
             "constraints= is for rewards without discount=, final= and transition=; write them into a table "
@@ -201,11 +193,11 @@ class _Question:
     """A reward and constraints of a run, on the scale of totals of 1; lower bounds are upper ones of the negative."""
 
     def __init__(
-        self, run: Any, reward: Any, constraints: Sequence[Constraint], scale: str, delta: float
+        self, run: Any, reward: Any, constraints: Sequence[Constraint], scale: str, level: tuple[float, Any]
     ) -> None:
         self.run, self.model, self.space = run, run.problem.model, run.problem.space
         self.constraints = constraints
-        self.confidence: Confidence = run.confidence(delta)
+        self.confidence: Confidence = run.confidence(*level)
         self.reward: Reward = run.resolved(reward, scale)
         self.costs = [resolve(self.space, x.reward, scale="rescale") for x in constraints]
         self.sign = np.array([1.0 if x.is_upper else -1.0 for x in constraints])

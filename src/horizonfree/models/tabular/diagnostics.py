@@ -5,6 +5,7 @@ from jaxtyping import Float
 
 from horizonfree._arrays import Array
 from horizonfree.models.base import Diagnostics
+from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.tabular.confidence import TabularConfidence
 from horizonfree.models.tabular.evidence import TabularEvidence
 from horizonfree.models.tabular.model import TabularModel
@@ -34,6 +35,12 @@ class TabularDiagnostics(Diagnostics):
         from horizonfree.models.tabular import learner
 
         return learner.inefficiency(self.model.space, self.model.pairs, evidence)
+
+    def asymptotic_gap(self, misspecification: Misspecification) -> float:
+        """If every pair had the smallest radius: endless data leave 4 zeta for each of the H - 1 transitions."""
+        s, a = np.asarray(self.model.pairs).T
+        zeta = misspecification.radii(*self.model.space.sizes[1:])[s, a].min(initial=np.inf)
+        return float(min(1.0, 4 * zeta * (self.model.space.horizon - 1))) if len(s) else 0.0
 
 
 def _radii(confidence: TabularConfidence) -> Float[np.ndarray, "S A"]:
