@@ -35,6 +35,7 @@ from horizonfree.runs.credible import Credible
 from horizonfree.runs.observed import ObservedReward
 from horizonfree.runs.plan import Comparison, Plan, make_plan, start_distribution_of
 from horizonfree.runs.reward_spec import RewardSpec, plan_or_evaluate
+from horizonfree.runs.risk import Risk, risk_of
 from horizonfree.runs.robustness import Robustness, compute_robustness
 from horizonfree.runs.state import progress_of
 from horizonfree.runs.until import StopRule
@@ -352,6 +353,32 @@ class Run(ReprMixin):
         table = self._policy(policy)
         bounds = certify.bounds(confidence, resolved.table, table)
         return make_plan(self, resolved, confidence, table, bounds)
+
+    def risk(
+        self,
+        reward: Any,
+        policy: Any,
+        *,
+        delta: float = 0.05,
+        start: Any = None,
+        horizon: int | None = None,
+        misspecification: Any = 0.0,
+    ) -> Risk:
+        """The distribution of the total of an episode under a policy, with bounds: `probability`, `quantile`, `cvar`.
+
+        reward: any finite numbers, in their units. States remember what was paid, so there must be few different sums:
+        others are refused. misspecification: for tabular MDPs, as for `plan`.
+
+        >>> import horizonfree as hf
+        >>> problem = hf.make("river-swim", states=4, horizon=8)
+        >>> run = hf.explore(problem, episodes=300, progress=False)
+        >>> upstream = [0.0, 0, 0, 1]                           # steps in state 3
+        >>> risk = run.risk(upstream, run.plan(upstream, scale="rescale").policy)
+        >>> risk.quantile(0.5).low <= risk.quantile(0.5).value <= risk.quantile(0.5).high
+        True
+        """
+        options: dict[str, Any] = {"start": start, "horizon": horizon, "misspecification": misspecification}
+        return risk_of(self, reward, policy, delta=delta, **options)
 
     def compare(
         self,

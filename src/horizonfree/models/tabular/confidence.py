@@ -111,7 +111,7 @@ class TabularConfidence(Confidence):
         visits[*self.pairs.T] = self.visits
         eps = own.eps[lift.origin]
         balls = Balls(
-            lift.lists(own.succ), own.prob[lift.origin], eps, own.is_open[lift.origin], own.is_anywhere
+            lift.lists(own.succ), own.prob[lift.origin], eps, own.is_open[lift.origin], False
         )
         pairs = np.argwhere(eps > 0).astype(np.int32)
         nothing = no_joint(eps.shape)  # a pair has several copies, whose visits it would have to add up
