@@ -38,7 +38,6 @@ BACK = {
     ("problems.problem", "problems.reachable"),  # problem.reachable_part(), .restrict(), .extend()
     ("problems.problem", "problems.classes"),  # problem.as_tabular()
     ("problems.verification.explicit", "problems.verification.drn"),  # model.to_drn()
-    ("problems.verification.explicit", "problems.verification.evaluate"),  # model.value()
     ("problems.verification.explicit", "problems.verification.umb"),  # model.to_umb()
     ("runs.run", "runs.explore"),  # run.resume()
     ("runs.run", "runs.power"),  # run.power()

@@ -13,7 +13,7 @@ from scales import split
 from shared import chosen, exponent, unfolded, values
 
 from horizonfree.explorers.registry import label
-from horizonfree.sweeps.summary import Interval
+from horizonfree.sweeps.results import Interval
 
 __all__ = ["chosen", "exponent", "values"]
 

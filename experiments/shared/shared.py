@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from horizonfree.sweeps.summary import Interval, bootstrap_medians, log_log_slope
+from horizonfree.sweeps.results import Interval, bootstrap_medians, log_log_slope
 
 
 def load(path: Path) -> list[dict]:

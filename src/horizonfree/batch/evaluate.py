@@ -1,8 +1,10 @@
 """Curves of a batch: what is computed of every member at the checkpoints."""
 
-from collections.abc import Callable
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import get_context
 from typing import Any
 
 import equinox as eqx
@@ -12,18 +14,81 @@ from jaxtyping import Array, Float
 
 from horizonfree._validation import require, short_repr
 from horizonfree._x64 import to_numpy
-from horizonfree.batch.certificates import CertifiedCurves
 from horizonfree.batch.members import Members
 from horizonfree.batch.simulate import Setup
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers.loop import Progress
 from horizonfree.mdp import rewards
+from horizonfree.models import certify
+from horizonfree.models.base import Evidence
 from horizonfree.models.registry import diagnostics_of
-from horizonfree.planning import optimal
+from horizonfree.planning import evaluate, optimal
 from horizonfree.planning.traced import evaluate_jax
+from horizonfree.problems.problem import Problem
+
+# Curves of a batch that need confidence sets: in NumPy, member by member, in worker processes where asked for.
+
+
+MEMBERS_PER_TASK = 25  # a member takes about 10 ms
+
+
+@dataclass(frozen=True, eq=False)
+class CertifiedCurves:
+    """Which curves to compute, at which delta; of each problem the optimal values `best` of the rewards.
+
+    gap: the largest true suboptimality, over the rewards, of plans that are optimal in the estimate. `Run.plan` returns
+    such a plan, or for tables the plan of the confidence set's centre where its certified gap is smaller;
+    eps: the uniform certificate; excess: above 0, the truth is outside the confidence set.
+    """
+
+    curves: tuple[str, ...]
+    delta: float
+    problems: tuple[Problem, ...]
+    rewards: Float[np.ndarray, "T H S A"]
+    best: tuple[Float[np.ndarray, " T"], ...]
+
+    def of_member(self, index: int, evidence: Evidence) -> list[float]:
+        """The curves of one member of problem number `index`."""
+        problem, values = self.problems[index], {}
+        if "excess" in self.curves:
+            values["excess"] = float(problem.model.violation(evidence, problem.truth, np.asarray(self.delta)))
+        if "gap" in self.curves or "eps" in self.curves:
+            confidence = certify.confidence(problem.model, evidence, delta=self.delta)
+            values["eps"] = certify.uniform_eps(confidence)
+        if "gap" in self.curves:
+            plans = optimal(confidence.kernel, self.rewards).policy
+            V = evaluate(problem.kernel(), self.rewards, plans)[:, 0]
+            values["gap"] = float((self.best[index] - problem.space.at_start(V)).max())
+        return [values[name] for name in self.curves]
+
+    def of_members(
+        self, indices: Sequence[int], evidence: Sequence[Evidence], pool: Executor | None = None
+    ) -> dict[str, Float[np.ndarray, " N"]]:
+        """The curves of all members, in the processes of a pool if there is one."""
+        if pool is None:
+            rows = self._of_some(indices, evidence)
+        else:
+            cuts = range(0, len(indices), MEMBERS_PER_TASK)
+            parts = [(indices[i : i + MEMBERS_PER_TASK], evidence[i : i + MEMBERS_PER_TASK]) for i in cuts]
+            rows = [row for part in pool.map(self._of_some, *zip(*parts)) for row in part]
+        return {name: np.array(column) for name, column in zip(self.curves, zip(*rows))}
+
+    def _of_some(self, indices: Sequence[int], evidence: Sequence[Evidence]) -> list[list[float]]:
+        return [self.of_member(index, own) for index, own in zip(indices, evidence, strict=True)]
+
+
+@contextmanager
+def worker_pool(workers: int) -> Iterator[Executor | None]:
+    """A pool of processes that are started afresh, as JAX cannot be forked; None for one worker."""
+    if workers == 1:
+        yield None
+    else:
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            yield pool
+
 
 CURVES = ("gap", "own_gap", "eps", "efficiency", "excess")
-TRACED_CURVES = ("own_gap", "efficiency")  # the others are computed on the host (certificates.py)
+TRACED_CURVES = ("own_gap", "efficiency")  # the others are computed on the host (CertifiedCurves)
 MAX_SUITE_BYTES = 2**30  # of the default rewards
 
 

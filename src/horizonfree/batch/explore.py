@@ -12,9 +12,8 @@ from jaxtyping import Float, Int
 
 from horizonfree._validation import check_bool, check_count, check_int, short_repr
 from horizonfree._x64 import x64
-from horizonfree.batch.certificates import worker_pool
 from horizonfree.batch.chunks import open_store
-from horizonfree.batch.evaluate import CURVES, build_evaluation
+from horizonfree.batch.evaluate import CURVES, build_evaluation, worker_pool
 from horizonfree.batch.job import Job, Measure, chunk_memory, member_run
 from horizonfree.batch.members import Members, build_members, resolve_explorers, resolve_problems
 from horizonfree.errors import OptionError

@@ -8,6 +8,9 @@ from collections.abc import Callable
 from os import PathLike
 from typing import Any
 
+import numpy as np
+from jaxtyping import Array, Float
+
 from horizonfree._jit import jit
 from horizonfree._validation import (
     check_bool,
@@ -20,7 +23,7 @@ from horizonfree._validation import (
 )
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError, PartWarning, ShapeError, UnknownNameError
-from horizonfree.explorers.base import Explorer
+from horizonfree.explorers.base import Explorer, ExplorerPlan, PlugIn
 from horizonfree.explorers.loop import Progress, init_progress
 from horizonfree.explorers.registry import (
     EXPLORERS,
@@ -33,6 +36,8 @@ from horizonfree.guarantees.e_processes import ladder
 from horizonfree.mdp import rewards
 from horizonfree.models.base import Model
 from horizonfree.models.tabular.model import TabularModel
+from horizonfree.planning.induction import Solution
+from horizonfree.planning.traced import optimal_jax
 from horizonfree.problems import problem_of_model
 from horizonfree.problems.gymnasium.as_table import unknown_table
 from horizonfree.problems.problem import Problem
@@ -324,3 +329,35 @@ def check_reward_matters(explorer: Explorer, reward: Any) -> None:
             "this explorer ignores rewards; plan for a reward afterwards, or explore until a bound is certified for it "
             "(until_eps)"
         )
+
+
+# Plans and estimates of an explorer's own model, instead of the maximum-likelihood estimate; compiled.
+
+
+@x64
+def explorer_plan(run: Any, table: Float[np.ndarray, "H S A"]) -> Solution:
+    """The plan of a run's explorer; for logged episodes, in the estimate of the evidence."""
+    arguments = to_device((run.problem.model, run.progress, np.asarray(table)))
+    return Solution(*(np.asarray(x) for x in _plan(run.explorer, *arguments)))
+
+
+@jit
+def _plan(
+    explorer: Explorer | None, model: Model, progress: Progress, reward: Float[Array, "H S A"]
+) -> ExplorerPlan:
+    if explorer is None:
+        return ExplorerPlan(*optimal_jax(model.estimate(progress.evidence), reward))
+    return explorer.plan(model, progress.state, progress.evidence, reward)
+
+
+@x64
+def explorer_estimate(run: Any) -> Float[np.ndarray, " d"]:
+    """theta_hat of a run's explorer, or that of the evidence."""
+    if not isinstance(run.explorer, PlugIn):
+        return np.asarray(run.evidence.theta)
+    return np.asarray(_estimate(run.explorer, *to_device((run.problem.model, run.progress))))
+
+
+@jit
+def _estimate(explorer: Any, model: Any, progress: Progress) -> Float[Array, " d"]:
+    return explorer.theta_hat(model, progress.state, progress.evidence)

@@ -17,8 +17,7 @@ from horizonfree.guarantees.certificate import confidence_of
 from horizonfree.mdp import names
 from horizonfree.mdp.events import reach
 from horizonfree.mdp.policies import is_allowed
-from horizonfree.problems.verification.evaluate import values_of_policy
-from horizonfree.problems.verification.explicit import ExplicitModel, checked
+from horizonfree.problems.verification.explicit import ExplicitModel, checked, values_of_policy
 
 WHAT = ("interval", "estimate")
 MOST_GOALS = 8  # sets of states for which widths are compared

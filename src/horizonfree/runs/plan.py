@@ -27,7 +27,7 @@ from horizonfree.runs.credible import LEVEL, Credible, probability_better
 if TYPE_CHECKING:
     import pandas
 
-    from horizonfree.problems.gymnasium.rollout import Rollout
+    from horizonfree.problems.gymnasium.live import Rollout
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -130,7 +130,7 @@ class Plan(ReprMixin):
         >>> run.plan(hf.goal(run.problem, 3)).rollout(run.problem.to_gymnasium()).states.shape
         (9,)
         """
-        from horizonfree.problems.gymnasium.rollout import rollout
+        from horizonfree.problems.gymnasium.live import rollout
 
         if self._space is None:
             raise OptionError("this plan belongs to no run; make it with run.plan(reward)")

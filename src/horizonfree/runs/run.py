@@ -27,8 +27,8 @@ from horizonfree.models.posterior import Posterior, posterior
 from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning.induction import policy_values
 from horizonfree.problems.problem import Problem
-from horizonfree.runs import observed, properties
-from horizonfree.runs.certificates import ConfidenceCache, certificate_of
+from horizonfree.runs import observed, reward_spec
+from horizonfree.runs.certificates import ConfidenceCache, Robustness, certificate_of, compute_robustness
 from horizonfree.runs.check import check_model_class
 from horizonfree.runs.constrained import plan_within
 from horizonfree.runs.credible import Credible
@@ -36,8 +36,7 @@ from horizonfree.runs.observed import ObservedReward
 from horizonfree.runs.plan import Comparison, Plan, make_plan, start_distribution_of
 from horizonfree.runs.reward_spec import RewardSpec, plan_or_evaluate
 from horizonfree.runs.risk import Risk, risk_of
-from horizonfree.runs.robustness import Robustness, compute_robustness
-from horizonfree.runs.state import progress_of
+from horizonfree.runs.storage import progress_of
 from horizonfree.runs.until import StopRule
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ class Run(ReprMixin):
     """A problem and the evidence of its episodes. `records` has one number per episode for each quantity reported.
 
     `until`: the last stop rule. `folder`: where the run is stored, if it is. `is_simulated`: False for a real
-    environment. `state`: that of the explorer, a pytree of NumPy arrays, or as stored (state.py). `log`: the episodes
+    environment. `state`: that of the explorer, a pytree of NumPy arrays, or as stored (storage.py). `log`: the episodes
     of a run made from logged ones; it is not stored.
     """
 
@@ -116,7 +115,7 @@ class Run(ReprMixin):
             raise OptionError("this model class has no theta: its kernel is `run.confidence().kernel`")
         if self.explorer_spec is None:
             return np.asarray(self.evidence.theta)
-        from horizonfree.runs.explorer_plan import explorer_estimate
+        from horizonfree.runs.explore import explorer_estimate
 
         return explorer_estimate(self)
 
@@ -287,9 +286,9 @@ class Run(ReprMixin):
         if isinstance(reward, ObservedReward):
             observed.check_plain(discount, final, transition, misspecification, model)
             return observed.answer(self, reward, None, delta=delta, start=start, horizon=horizon)
-        if properties.is_property(reward):
-            properties.check_plain(scale, horizon, misspecification, is_extended)
-            return properties.answer(self, reward, delta=delta, model=model, start=start)
+        if reward_spec.is_property(reward):
+            reward_spec.check_plain(scale, horizon, misspecification, is_extended)
+            return reward_spec.answer(self, reward, delta=delta, model=model, start=start)
         if is_extended:
             spec = RewardSpec(discount, final, transition)
             return plan_or_evaluate(self, reward, None, spec, **options, **where)
@@ -301,7 +300,7 @@ class Run(ReprMixin):
         refusal = "" if declared(misspecification) is None else EXACT_CLASS
         if model == "explorer":
             space = self.problem.space
-            from horizonfree.runs.explorer_plan import explorer_plan
+            from horizonfree.runs.explore import explorer_plan
 
             own = explorer_plan(self, resolved.table)
             policy = named_allowed(space, np.array(own.policy, np.int32))
@@ -340,9 +339,9 @@ class Run(ReprMixin):
         if isinstance(reward, ObservedReward):
             observed.check_plain(discount, final, transition)
             return observed.answer(self, reward, policy, delta=delta, start=start, horizon=horizon)
-        if properties.is_property(reward):
-            properties.check_plain(scale, horizon, 0.0, is_extended)
-            return properties.answer(self, reward, policy, delta=delta, start=start)
+        if reward_spec.is_property(reward):
+            reward_spec.check_plain(scale, horizon, 0.0, is_extended)
+            return reward_spec.answer(self, reward, policy, delta=delta, start=start)
         if is_extended:
             spec = RewardSpec(discount, final, transition)
             options = {"scale": scale, "delta": delta, "start": start, "horizon": horizon}

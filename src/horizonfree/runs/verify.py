@@ -13,7 +13,7 @@ from horizonfree.guarantees.certificate import Certificate
 from horizonfree.mdp.events import Event, Worth
 from horizonfree.mdp.rewards import Reward
 from horizonfree.runs.certificate_files import data_digest, model_digest, read, unpacked
-from horizonfree.runs.properties import answer
+from horizonfree.runs.reward_spec import answer
 
 TOLERANCE = 1e-9  # relative, by which another machine may round otherwise
 

@@ -30,8 +30,16 @@ from horizonfree.problems.problem import Problem
 from horizonfree.runs.explore import build_explorer
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.until import check_countable
-from horizonfree.sweeps.measures import RunMeasures, curve_names, measure_rewards
-from horizonfree.sweeps.spec import EXPLORER_KEYS, MISPLACED_OPTIONS, PROBLEM_KEYS, Spec, error_context
+from horizonfree.sweeps.spec import (
+    EXPLORER_KEYS,
+    MISPLACED_OPTIONS,
+    PROBLEM_KEYS,
+    RunMeasures,
+    Spec,
+    curve_names,
+    error_context,
+    measure_rewards,
+)
 
 Task = dict[str, Any]
 REWARD_KINDS = {"goal": goal, "stay": occupancy}

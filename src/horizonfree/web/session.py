@@ -24,6 +24,7 @@ from horizonfree.planning import evaluate, visits
 from horizonfree.problems.problem import Problem, true_gap
 from horizonfree.report.facts import (
     explorer_label_of,
+    goal_states,
     goals_certificate,
     goals_name,
     marked_starts,
@@ -31,7 +32,6 @@ from horizonfree.report.facts import (
     uses_reward,
     without_assumed_truth,
 )
-from horizonfree.report.history import goal_states
 from horizonfree.runs.credible import likely
 from horizonfree.runs.plan import Plan
 from horizonfree.runs.run import Run
