@@ -14,7 +14,7 @@ from horizonfree.explorers.base import Explorer
 from horizonfree.models.base import Model
 from horizonfree.models.serialization import statics_of
 from horizonfree.problems.problem import Problem
-from horizonfree.runs.storage import path_name
+from horizonfree.runs.state import path_name
 
 MAX_SEEDS = 10**7
 RELATIVE_TOLERANCE = 1e-9  # smaller relative differences of static numbers are rounding

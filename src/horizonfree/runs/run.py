@@ -36,7 +36,7 @@ from horizonfree.runs.observed import ObservedReward
 from horizonfree.runs.plan import Comparison, Plan, make_plan, start_distribution_of
 from horizonfree.runs.reward_spec import RewardSpec, plan_or_evaluate
 from horizonfree.runs.risk import Risk, risk_of
-from horizonfree.runs.storage import progress_of
+from horizonfree.runs.state import progress_of
 from horizonfree.runs.until import StopRule
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Run(ReprMixin):
     """A problem and the evidence of its episodes. `records` has one number per episode for each quantity reported.
 
     `until`: the last stop rule. `folder`: where the run is stored, if it is. `is_simulated`: False for a real
-    environment. `state`: that of the explorer, a pytree of NumPy arrays, or as stored (storage.py). `log`: the episodes
+    environment. `state`: that of the explorer, a pytree of NumPy arrays, or as stored (state.py). `log`: the episodes
     of a run made from logged ones; it is not stored.
     """
 
