@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -24,6 +24,8 @@ from horizonfree.guarantees.certificate import (
     proved,
     round_up,
 )
+from horizonfree.mdp.events import Event, EventLift
+from horizonfree.mdp.names import name_of, number_of
 from horizonfree.mdp.policies import is_allowed
 from horizonfree.mdp.rewards import Reward, rescale, resolve
 from horizonfree.models import certify
@@ -33,10 +35,11 @@ from horizonfree.planning.induction import policy_values
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.observed import ObservedReward
 from horizonfree.runs.plan import Plan, make_plan, start_distribution_of
-from horizonfree.runs.reward_spec import is_property
+from horizonfree.runs.reward_spec import RewardSpec, extend_reward, is_property, on_problem
 
 FEASIBLE, INFEASIBLE, UNDECIDED = "feasible", "infeasible", "undecided"
 NUM_BISECTIONS = 10  # of how far bounds are tightened: to a thousandth of the slack
+NO_MORE = RewardSpec()  # no discount, and nothing paid for transitions or at the end
 STRICT = 1e-12  # by how much a contradiction must exceed rounding, as a share of its terms
 NO_POSTERIOR = (
     "posteriors of a plan within constraints are not available; for what is likely of its policy, take "
@@ -76,6 +79,18 @@ class ConstraintResult:
         return f"{self.value:.4g}, {interval(self.low, self.high)}; {side} {self.bound:.4g} is {self.status}"
 
 
+class Memory(NamedTuple):
+    """What a plan for events remembers: which of them were decided. `layout`: names of the states themselves."""
+
+    lift: EventLift
+    events: tuple[Event, ...]
+    layout: Any
+
+    def state(self, visited: Sequence[int]) -> int:
+        """The lifted state after these states were visited, the present one last."""
+        return self.lift.state(visited, self.events)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class ConstrainedPlan(Plan):
     """A plan within constraints. `gap` is against the best policy that satisfies all constraints in the true system.
@@ -84,11 +99,28 @@ class ConstrainedPlan(Plan):
     does, "undecided" where neither is proved, each with probability 1 - delta together with all other bounds. Where the
     status is "infeasible" the policy is one with the smallest excess in the estimate, and `gap` says nothing.
     `multipliers`: the prices of the constraints, in units of the reward, with which `gap` was proved.
+
+    Where a reward or a cost is an event, the plan remembers which events were decided: row m S + s of `policy` is for
+    state s, m the sum of 2^i over the events i (that of the reward first) that were decided at an earlier step.
     """
 
     constraints: tuple[ConstraintResult, ...] = ()
     status: str = UNDECIDED
     multipliers: Float[np.ndarray, " m"] | None = None
+    memory: Memory | None = None
+
+    def act(self, h: int, state: int | str, before: Sequence[int | str] = ()) -> int:
+        """The most probable action at step h (from 0) in a state; before: the states of the steps before, for events.
+
+        Actions are to be drawn with the probabilities in `policy`: constraints may not hold otherwise.
+        """
+        return super().act(h, self._row([*before, state]))
+
+    def _row(self, visited: Sequence[Any]) -> int:
+        if self.memory is None:
+            return number_of(self.layout, "states", visited[-1], self.policy.shape[1])
+        S = len(self.memory.lift.first)
+        return self.memory.state([number_of(self.memory.layout, "states", x, S) for x in visited])
 
     def _repr_table(self) -> ReprTable:
         table = super()._repr_table()
@@ -141,15 +173,15 @@ def plan_within(
     start: Any = None,
     horizon: Any = None,
     misspecification: Any = 0.0,
-    is_extended: bool = False,
+    spec: RewardSpec = NO_MORE,
 ) -> ConstrainedPlan:
     """`Run.plan` with constraints."""
-    _check(run.problem, reward, constraints, model, is_extended)
+    check_constraints(run.problem, reward, constraints, model)
     there = run if start is None and horizon is None else run.restart_from(start, horizon)
-    return _Question(there, reward, constraints, scale, (delta, misspecification)).answer()
+    return Question(there, reward, constraints, scale, (delta, misspecification), spec).answer()
 
 
-def _check(problem: Problem, reward: Any, constraints: Any, model: str, is_extended: bool) -> None:
+def check_constraints(problem: Problem, reward: Any, constraints: Any, model: str = "likelihood") -> None:
     """Refuse what has no constrained plans."""
     if isinstance(constraints, Constraint) or not isinstance(constraints, Sequence) or not len(constraints):
         raise OptionError(
@@ -164,12 +196,6 @@ def _check(problem: Problem, reward: Any, constraints: Any, model: str, is_exten
         ("reward", reward),
         *((f"constraints[{i}]", c.reward) for i, c in enumerate(constraints)),
     ]:
-        if is_property(x):
-            raise RewardError(
-                f"{name} is an event or a property, which a plan within constraints does not take: what happened "
-                "before would have to be remembered by its policy; make the states of the event absorbing in the "
-                "problem, and take hf.goal(problem, states)"
-            )
         if isinstance(x, ObservedReward):
             raise RewardError(
                 f"{name} is estimated from recorded rewards, which a plan within constraints does not take; "
@@ -182,37 +208,95 @@ def _check(problem: Problem, reward: Any, constraints: Any, model: str, is_exten
         )
     if model != "likelihood":
         raise OptionError("constraints= plans in the maximum-likelihood estimate; leave model= out")
-    if is_extended:
-        raise OptionError(
-            "constraints= is for rewards without discount=, final= and transition=; write them into a table "
-            "[H, S, A], or leave them out"
+
+
+def _event(x: Any, problem: Problem) -> Event | None:
+    """A reward that is an event; None for any other."""
+    if not is_property(x):
+        return None
+    found = on_problem(x, problem)
+    if not isinstance(found, Event) or not found.is_max:
+        raise RewardError(
+            "of properties, plans within constraints take probabilities with max: for min bound the event by "
+            "hf.at_most, for sums give the reward"
         )
+    return found
 
 
-class _Question:
-    """A reward and constraints of a run, on the scale of totals of 1; lower bounds are upper ones of the negative."""
+class Question:
+    """A reward and constraints of a run, on the scale of totals of 1; lower bounds are upper ones of the negative.
+
+    Where some of them are events, states are lifted. An event may be decided after the last step of the other rewards,
+    which then pay nothing.
+    """
 
     def __init__(
-        self, run: Any, reward: Any, constraints: Sequence[Constraint], scale: str, level: tuple[float, Any]
+        self,
+        run: Any,
+        reward: Any,
+        constraints: Sequence[Constraint],
+        scale: str,
+        level: tuple[float, Any],
+        spec: RewardSpec = NO_MORE,
     ) -> None:
-        self.run, self.model, self.space = run, run.problem.model, run.problem.space
-        self.constraints = constraints
-        self.confidence: Confidence = run.confidence(*level)
-        self.reward: Reward = run.resolved(reward, scale)
-        self.costs = [resolve(self.space, x.reward, scale="rescale") for x in constraints]
+        self.constraints, self.asked, self.where = constraints, run.problem, run._where
+        sources = [reward, *(x.reward for x in constraints)]
+        found = [_event(x, run.problem) for x in sources]
+        events = tuple(x for x in found if x is not None)
+        first = None if found[0] is not None else self._resolved(reward, scale, spec)
+        H = run.problem.horizon
+        T = max(H, H if first is None else len(first.table), *(x.steps + 1 for x in events), 1)
+        self.run = run if T == H else run.restart_from(None, T, is_paid_after=True)
+        self.model, self.space = self.run.problem.model, self.run.problem.space
+        self.confidence: Confidence = self.run.confidence(*level)
+        self.memory: Memory | None = None
+        if events:
+            lift = EventLift.of_events(self.space, events)
+            self.memory = Memory(lift, events, run.problem.layout)
+            self.space, self.confidence = lift.space, self.confidence.lifted(lift)
+        places = np.cumsum([x is not None for x in found]) - 1
+        self.reward = self._on_states(first, found[0], int(places[0]))
+        self.costs = [
+            self._on_states(
+                None if event is not None else resolve(run.problem, x, scale="rescale"), event, int(i)
+            )
+            for x, event, i in zip(sources[1:], found[1:], places[1:])
+        ]
         self.sign = np.array([1.0 if x.is_upper else -1.0 for x in constraints])
         bounds = [(x.bound - cost.offset) / cost.factor for x, cost in zip(constraints, self.costs)]
         self.limits = self.sign * np.array(bounds)
         self.signed = np.stack([sign * cost.table for sign, cost in zip(self.sign, self.costs)])
 
+    def _resolved(self, reward: Any, scale: str, spec: RewardSpec) -> Reward:
+        """A reward that is no event, with its discount and what is paid later."""
+        if spec == NO_MORE:
+            return resolve(self.asked, reward, scale=scale)
+        problem, table, lift = extend_reward(self.asked, reward, *spec)
+        if lift is not None:
+            raise OptionError(
+                "constraints= takes transition= of the form g(s, a) + f(s') alone; pay what is expected, or for states "
+                "and actions"
+            )
+        return resolve(problem, table, scale=scale)
+
+    def _on_states(self, reward: Reward | None, event: Event | None, number: int) -> Reward:
+        """A reward, or event `number`, on the states and steps of the question."""
+        if event is not None:
+            assert self.memory is not None
+            return Reward(self.memory.lift.paid(event, number))
+        assert reward is not None
+        table, T = reward.table, self.space.horizon
+        if len(table) < T:
+            table = np.concatenate([table, np.zeros((T - len(table), *table.shape[1:]))])
+        elif self.memory is None:
+            return reward
+        return replace(
+            reward, table=table if self.memory is None else table[:, self.memory.lift.origin], occupied=None
+        )
+
     def answer(self) -> ConstrainedPlan:
         """Plan; prove that the constraints hold, or that no policy satisfies them, or neither."""
-        program = OccupancyProgram(
-            self.confidence.kernel,
-            start_distribution_of(self.space),
-            self._charged(),
-            is_allowed(self.space),
-        )
+        program = self.program()
         safest = program.safest(self.limits)
         if safest is None:
             raise OptionError(
@@ -232,6 +316,11 @@ class _Question:
         tight = program.best(self.reward.table, self.limits + safest.value)
         likely = [x for x in (first, tight, safest) if x is not None]
         return self._undecided(first.policy, [first.multipliers], likely, safest.multipliers)
+
+    def program(self) -> OccupancyProgram:
+        """The linear programme in the estimate."""
+        start = start_distribution_of(self.space)
+        return OccupancyProgram(self.confidence.kernel, start, self._charged(), is_allowed(self.space))
 
     def _undecided(
         self,
@@ -342,8 +431,16 @@ class _Question:
         self, policy: Float[np.ndarray, "H S A"], status: str, multipliers: list[Float[np.ndarray, " m"]]
     ) -> ConstrainedPlan:
         bounds = certify.bounds(self.confidence, self.reward.table, policy)
+        V = policy_values(self.confidence.kernel, self.reward.table, policy)[0]
         plan = make_plan(
-            self.run, self.reward, self.confidence, policy, bounds, refusal=NO_POSTERIOR, is_claimed=False
+            self.run,
+            self.reward,
+            self.confidence,
+            policy,
+            bounds,
+            value=float(self.space.at_start(V)),
+            refusal=NO_POSTERIOR,
+            is_claimed=False,
         )
         certificate, results = plan.certificate, self._results(policy)
         chosen, eps = np.zeros(len(self.costs)), certificate.eps
@@ -366,10 +463,25 @@ class _Question:
             [sign / cost.factor for sign, cost in zip(self.sign, self.costs)]
         )
         fields = {name: getattr(plan, name) for name in Plan.__dataclass_fields__}
-        fields |= {"gap": gap, "certificate": certificate}
+        fields |= {"gap": gap, "certificate": certificate, "_space": self.asked.space}
+        fields["policy"] = policy[: self.asked.horizon]
+        if self.memory is not None:
+            fields |= {"start": start_distribution_of(self.space), "layout": self._layout(self.memory)}
         return ConstrainedPlan(
-            **fields, constraints=results, status=status, multipliers=chosen * np.abs(units)
+            **fields,
+            constraints=results,
+            status=status,
+            multipliers=chosen * np.abs(units),
+            memory=self.memory,
         )
+
+    def _layout(self, memory: Memory) -> dict[str, Any]:
+        """Names of lifted states."""
+        S, number = len(memory.lift.first), len(memory.events)
+        states = [name_of(memory.layout, "states", s) for s in range(S)]
+        decided = [", ".join(str(i + 1) for i in range(number) if m >> i & 1) for m in range(2**number)]
+        names = [f"{x} (decided: {text})" if text else x for text in decided for x in states]
+        return {key: x for key, x in memory.layout.items() if key != "cells"} | {"states": names}
 
     def _unknown(self, i: int, policy: Float[np.ndarray, "H S A"]) -> ConstraintResult:
         """A constraint of which nothing is proved."""
@@ -380,7 +492,7 @@ class _Question:
 
     def _words(self, status: str, gap: float, is_certified: bool, vacuous: str) -> str:
         delta = float(self.confidence.delta)
-        where = f", {self.run._where}" if self.run._where else ""
+        where = f", {self.where}" if self.where else ""
         end = f"{self.confidence.condition()}{where}"
         level = f"({confidence_of(delta)}, any stopping time)"
         if status == INFEASIBLE:

@@ -1,6 +1,6 @@
 """Answers of a run: a plan for one reward, and the comparison of two policies."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -134,7 +134,11 @@ class Plan(ReprMixin):
 
         if self._space is None:
             raise OptionError("this plan belongs to no run; make it with run.plan(reward)")
-        return rollout(env, self._space, self.layout, self.policy, seed, encode)
+        return rollout(env, self._space, self.layout, self.policy, seed, encode, self._row)
+
+    def _row(self, visited: Sequence[Any]) -> int:
+        """The row of `policy` for an episode that visited these states, the present one last."""
+        return int(visited[-1])
 
 
 def make_plan(

@@ -1,4 +1,4 @@
-"""The distribution of the total of an episode under a policy, with proofs: probabilities, quantiles, CVaR (docs/risk.md).
+"""The distribution of the total of an episode under a policy, with proofs: quantiles and CVaR (docs/risk.md).
 
 A lifted state is a state and what has been paid so far, `paid`, and for rewards that differ between steps also the
 step. Lifted transitions have the probabilities of those that they lift, so the confidence set bounds every reward of
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from horizonfree._extras import needs_extra
 from horizonfree._repr import ReprMixin, ReprTable
 from horizonfree._validation import check_probability
 from horizonfree.errors import ModelError, OptionError
@@ -98,9 +99,22 @@ class Risk(ReprMixin):
 
     def plot(self) -> Any:
         """The distribution function with its band, as a matplotlib Figure."""
-        from horizonfree.report.trade_off import draw_risk
+        figure, axis = empty_figure()
+        ends = self.totals[0], self.totals[-1]
+        margin = 0.05 * max(ends[1] - ends[0], 1e-12)
+        at = np.concatenate([[ends[0] - margin], self.totals, [ends[1] + margin]])
 
-        return draw_risk(self)
+        def below(above: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m2"]:
+            return np.concatenate([[0.0], 1.0 - above[1:], [1.0, 1.0]])
+
+        low, high = below(self.at_least_high), below(self.at_least_low)
+        axis.fill_between(at, low, high, step="post", alpha=0.2, linewidth=0, label="certified band")
+        axis.step(at, below(self.at_least), where="post", color="C1", label="in the estimate")
+        axis.set_xlabel("total")
+        axis.set_ylabel("share of episodes with this total or less")
+        axis.set_ylim(-0.02, 1.02)
+        axis.legend(frameon=False, fontsize=8, loc="lower right")
+        return figure
 
     def summary(self, share: float = 0.05) -> str:
         """The quantile and the CVaR of a share, with their intervals."""
@@ -138,7 +152,9 @@ def risk_of(
     problem = run.problem
     space, confidence = problem.space, run.confidence(delta, misspecification)
     if problem.sampling is not None:
-        raise OptionError("the distribution of a total is not certified where kernels are estimates from samples")
+        raise OptionError(
+            "the distribution of a total is not certified where kernels are estimates from samples"
+        )
     if confidence.is_refuted:
         raise ModelError(f"the data refute the model class: {confidence.refutation()}")
     table, chosen = as_table(problem, reward), policy_table(policy, *space.sizes)
@@ -261,3 +277,15 @@ def reached_sums(
         states, sums = np.unique(np.stack([to, after]), axis=1)
         result.append((states, sums))
     return result
+
+
+def empty_figure() -> tuple[Any, Any]:
+    """A Matplotlib figure with one pair of axes, without global state."""
+    with needs_extra("report", "reports and figures"):
+        from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.6, 3.6), layout="constrained", facecolor="white")
+    axis = figure.subplots()
+    axis.grid(alpha=0.25, linewidth=0.5)
+    axis.spines[["top", "right"]].set_visible(False)
+    return figure, axis

@@ -33,6 +33,7 @@ from horizonfree.runs.check import check_model_class
 from horizonfree.runs.constrained import plan_within
 from horizonfree.runs.credible import Credible
 from horizonfree.runs.observed import ObservedReward
+from horizonfree.runs.pareto import TradeOff, trade_off
 from horizonfree.runs.plan import Comparison, Plan, make_plan, start_distribution_of
 from horizonfree.runs.reward_spec import RewardSpec, plan_or_evaluate
 from horizonfree.runs.risk import Risk, risk_of
@@ -282,7 +283,8 @@ class Run(ReprMixin):
         is_extended = not (discount is None and final is None and transition is None)
         where = {"start": start, "horizon": horizon, "misspecification": misspecification}
         if constraints is not None:
-            return plan_within(self, reward, constraints, is_extended=is_extended, **options, **where)
+            spec = RewardSpec(discount, final, transition)
+            return plan_within(self, reward, constraints, spec=spec, **options, **where)
         if isinstance(reward, ObservedReward):
             observed.check_plain(discount, final, transition, misspecification, model)
             return observed.answer(self, reward, None, delta=delta, start=start, horizon=horizon)
@@ -378,6 +380,33 @@ class Run(ReprMixin):
         """
         options: dict[str, Any] = {"start": start, "horizon": horizon, "misspecification": misspecification}
         return risk_of(self, reward, policy, delta=delta, **options)
+
+    def pareto(
+        self,
+        reward: Any,
+        cost: Any,
+        *,
+        points: int = 20,
+        scale: str = "total",
+        delta: float = 0.05,
+        start: Any = None,
+        horizon: int | None = None,
+        misspecification: Any = 0.0,
+    ) -> TradeOff:
+        """The trade-off between a reward and a cost: policies from the cheapest to the best, and a certified band.
+
+        reward, cost: as for `plan` and `hf.at_most`, also events. points: how many policies. The band holds at every
+        bound of the cost at once: `result.at(bound)`, `result.plot()`.
+
+        >>> import horizonfree as hf
+        >>> problem = hf.make("river-swim", states=4, horizon=8)
+        >>> run = hf.explore(problem, episodes=300, progress=False)
+        >>> curve = run.pareto(hf.goal(problem, 3), hf.occupancy(problem, 1), points=5)
+        >>> curve.at(0.2).low <= curve.at(0.2).value <= curve.at(0.2).high
+        True
+        """
+        options: dict[str, Any] = {"start": start, "horizon": horizon, "misspecification": misspecification}
+        return trade_off(self, reward, cost, points=points, scale=scale, delta=delta, **options)
 
     def compare(
         self,

@@ -94,11 +94,11 @@ def literal_radii(run, zeta):
         eps[s, a] = (math.log(2 * X / (0.9 * DELTA)) + price) / n * (1 + 1e-9)
         if zeta > 0:
             most = (math.log(X / (0.1 * DELTA)) + math.log(n) / 2 + math.log(2)) / n
-            kl = lambda x: x * math.log(x / zeta) + ((1 - x) * math.log((1 - x) / (1 - zeta)) if x < 1 else 0)  # noqa: B023, E731
+            kl = lambda x: x * math.log(x / zeta) + ((1 - x) * math.log((1 - x) / (1 - zeta)) if x < 1 else 0)  # noqa: E731
             low, high = zeta, 1.0
             for _ in range(200):
                 middle = (low + high) / 2
-                low, high = (middle, high) if kl(middle) <= most else (low, middle)  # noqa: B023
+                low, high = (middle, high) if kl(middle) <= most else (low, middle)
             xi[s, a] = high
     return eps, xi
 
@@ -201,7 +201,11 @@ def members(run, zeta, rng, count):
             if some.sum() == 1:
                 P[s, a] = some
                 continue
-            target = np.where(some, np.exp(3 * aim), 0.0) if rng.random() < 0.5 else some * rng.dirichlet(np.full(S, 0.3))
+            target = (
+                np.where(some, np.exp(3 * aim), 0.0)
+                if rng.random() < 0.5
+                else some * rng.dirichlet(np.full(S, 0.3))
+            )
             target = (target + 1e-12 * some) / (target + 1e-12 * some).sum()
             if n == 0:
                 P[s, a] = target
@@ -245,7 +249,9 @@ def test_no_system_with_memory_around_a_member_contradicts_a_plan_or_the_certifi
         assert plan.value_low - 1e-9 <= low
         assert high <= plan.value_high + 1e-9
         assert loss <= eps + 1e-9
-        closest = max(closest, loss / max(plan.gap, 1e-12), (high - low) / max(plan.value_high - plan.value_low, 1e-12))
+        closest = max(
+            closest, loss / max(plan.gap, 1e-12), (high - low) / max(plan.value_high - plan.value_low, 1e-12)
+        )
     assert closest > 0.05  # members and worst systems are no straw men
 
 
@@ -256,9 +262,7 @@ def test_randomised_plans_within_constraints_hold_in_every_system_around_a_membe
     allowed, start = dense(problem), start_distribution_of(problem.space)
     reward, cost = random_reward(rng, problem), random_reward(rng, problem)
     for bound in (0.05, 0.3, 0.9):
-        plan = run.plan(
-            reward, constraints=[hf.at_most(cost, bound)], delta=DELTA, misspecification=zeta
-        )
+        plan = run.plan(reward, constraints=[hf.at_most(cost, bound)], delta=DELTA, misspecification=zeta)
         for P in members(run, zeta, rng, 6):
             totals = []
             for sign in (1.0, -1.0):
@@ -329,7 +333,9 @@ def test_the_hidden_draws_leave_their_sets_in_few_runs_whatever_the_adversary():
     M, n, zeta, runs = 5, 400, 0.05, 4000
     P = np.array([0.5, 0.3, 0.2, 0.0, 0.0])
     hidden = rng.choice(M, size=(runs, n), p=P)
-    flips = (rng.random((runs, n)) < zeta / 0.5) & (hidden == 0)  # mass zeta of the first successor goes to the last
+    flips = (rng.random((runs, n)) < zeta / 0.5) & (
+        hidden == 0
+    )  # mass zeta of the first successor goes to the last
     shown = np.where(flips, 4, hidden)
     outside = np.zeros(runs, bool)
     L = math.log(1 / (0.9 * 0.5)), math.log(1 / (0.1 * 0.5))

@@ -1,7 +1,7 @@
 """The confidence set of a table whose laws are within a declared radius of one fixed table P*: docs/robust-tables.md.
 
-At each visit of x = (s,a) the next state has some law Q with TV(Q, P*_x) <= zeta(x), which may depend on the whole past.
-Draw with it a hidden state Y of law P*_x that differs with probability zeta(x) at most. The hidden states of a pair are
+At each visit of x = (s,a) the next state has some law Q with TV(Q, P*_x) <= zeta(x), which may depend on the past. Draw
+with it a hidden state Y of law P*_x that differs with probability zeta(x) at most. The hidden states of a pair are
 independent draws of P*_x, whatever is done. So
 
     KL(p_Y || P*_x) <= eps      for the hidden frequencies, on the successors seen and one more for all others,
@@ -36,7 +36,9 @@ from horizonfree.models.tabular.support import highest_mean
 from horizonfree.models.tabular.uniform import ETAS
 from horizonfree.planning.induction import best_policy, policy_values
 
-COINS = 0.1  # the share of delta of the visits at which the hidden state differs; the rest is that of the balls
+COINS = (
+    0.1  # the share of delta of the visits at which the hidden state differs; the rest is that of the balls
+)
 BISECTIONS = 60
 FORECAST_TIMES = [1.25**k for k in range(1, 42)]  # as much data, up to 10,000 times
 
@@ -192,7 +194,11 @@ class RobustTabularConfidence(Confidence):
         """The same laws: a lifted pair has that of the pair which it lifts, and they may depend on the past anyway."""
         own = self.laws
         balls = Balls(
-            lift.lists(own.balls.succ), lift.of(own.balls.prob), lift.of(own.balls.eps), lift.of(own.balls.is_open), False
+            lift.lists(own.balls.succ),
+            lift.of(own.balls.prob),
+            lift.of(own.balls.eps),
+            lift.of(own.balls.is_open),
+            False,
         )
         laws = Laws(lift.space, balls, lift.of(own.xi), lift.of(own.zeta))
         kernel = lift.kernel(self.kernel)
@@ -291,7 +297,11 @@ def robust_confidence(
     is_pair[s, a] = True
     is_pair = redirect_forbidden(space.acts, is_pair)
     frequencies = np.where(is_pair[..., None], counts / np.maximum(n, 1.0), even)
-    numbers = n[s, a, 0], (counts[s, a] > 0).sum(-1).astype(float), np.asarray(space.support)[s, a].sum(-1).astype(float)
+    numbers = (
+        n[s, a, 0],
+        (counts[s, a] > 0).sum(-1).astype(float),
+        np.asarray(space.support)[s, a].sum(-1).astype(float),
+    )
     is_open = np.zeros(space.sizes[1:], bool)
     is_open[s, a] = numbers[1] < numbers[2]
     succ = redirect_forbidden(space.acts, listed.succ)
