@@ -193,8 +193,8 @@ class Described:
     layout: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
     def assumptions(self) -> tuple[str, ...]:
-        """What certificates assume beside the model class: how the log was recorded, and bins."""
-        return tuple(self.layout.get("log", {}).get("assumes", ()))
+        """What certificates assume beside the model class: how the log was recorded, bins, and cells."""
+        return (*self.layout.get("log", {}).get("assumes", ()), *self.layout.get("assumes", ()))
 
 
 class Confidence(Described, abc.ABC):

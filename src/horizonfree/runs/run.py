@@ -181,6 +181,11 @@ class Run(ReprMixin):
                     "kernels of this problem are estimates from samples, whose error a posterior of the weights would "
                     "ignore; only proved bounds are available"
                 )
+            if self.problem.radii is not None:
+                raise OptionError(
+                    "a posterior assumes that the model class is correct, and here cells have errors; only proved "
+                    "bounds are available"
+                )
             confidence = self.confidence()
             if confidence.is_refuted:
                 raise ModelError(
@@ -299,7 +304,8 @@ class Run(ReprMixin):
             return there.plan(reward, misspecification=misspecification, **options)
         resolved = self.resolved(reward, scale)
         confidence = self.confidence(delta, misspecification)
-        refusal = "" if declared(misspecification) is None else EXACT_CLASS
+        is_exact = declared(misspecification) is None and self.problem.radii is None
+        refusal = "" if is_exact else EXACT_CLASS
         if model == "explorer":
             space = self.problem.space
             from horizonfree.runs.explore import explorer_plan
@@ -310,8 +316,7 @@ class Run(ReprMixin):
             value = float(space.at_start(own.V[0]))
             return make_plan(self, resolved, confidence, policy, bounds, value=value, refusal=refusal)
         policy, bounds = certify.planned(self.problem.model, confidence, resolved.table)
-        is_claimed = declared(misspecification) is None
-        return make_plan(self, resolved, confidence, policy, bounds, refusal=refusal, is_claimed=is_claimed)
+        return make_plan(self, resolved, confidence, policy, bounds, refusal=refusal, is_claimed=is_exact)
 
     def evaluate(
         self,

@@ -103,6 +103,10 @@ class TabularConfidence(Confidence):
         """The confidence set projected on every entry."""
         return entry_intervals(self.space, self.balls, self.pairs)
 
+    def row_error(self) -> Float[np.ndarray, "S A"]:
+        """How far rows may be from the centres, in total variation, by Pinsker's inequality."""
+        return np.sqrt(self.balls.eps / 2)
+
     @np.errstate(all="ignore")
     def lifted(self, lift: Lift) -> "TabularConfidence":
         """The confidence of lifted states (mdp/lift.py): every pair has a ball of its own, though some are the same."""

@@ -45,4 +45,4 @@ class TabularDiagnostics(Diagnostics):
 
 def _radii(confidence: TabularConfidence) -> Float[np.ndarray, "S A"]:
     """|p - p_hat| <= sqrt(eps/2) for every successor."""
-    return np.minimum(1.0, np.sqrt(np.asarray(confidence.balls.eps) / 2))
+    return np.minimum(1.0, confidence.row_error())

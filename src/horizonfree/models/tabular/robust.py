@@ -190,6 +190,10 @@ class RobustTabularConfidence(Confidence):
         gaps = {"uniform": self.eps + max(V_star - V, 0.0), "interval": up - lo, "tangent": D}
         return Bounds(V, lo, upi, gaps)
 
+    def row_error(self) -> Float[np.ndarray, "S A"]:
+        """How far P* may be from the frequencies, in total variation."""
+        return np.sqrt(self.laws.balls.eps / 2) + self.laws.xi
+
     def lifted(self, lift: Lift) -> "RobustTabularConfidence":
         """The same laws: a lifted pair has that of the pair which it lifts, and they may depend on the past anyway."""
         own = self.laws
@@ -210,7 +214,7 @@ class RobustTabularConfidence(Confidence):
         return {
             "zeta": self.largest,
             "zeta_low": 0.0,
-            "floor": self.laws.floor(),
+            "floor": min(1.0, self.laws.floor()),
             "episodes": float(self.episodes),
             "pairs": float(len(self.pairs)),
             "known": float((self.visits > 0).sum()),
