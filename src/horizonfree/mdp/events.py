@@ -108,6 +108,10 @@ class EventLift(Lift):
         )
         return cls(lifted, origin, np.arange(S), onward)
 
+    def copies(self) -> Int[np.ndarray, "X A"]:
+        """The copy that follows each pair."""
+        return np.repeat(self.onward[:, None], self.space.num_actions, axis=1)
+
     def lists(self, succ: Any) -> Any:
         """Lists of successors [S, A, n] as lists of lifted ones [X, A, n]."""
         succ = np.asarray(succ)

@@ -40,6 +40,10 @@ class Lift(abc.ABC):
     def lists(self, succ: Any) -> Any:
         """Lists of successors [S, A, n] as lists of lifted ones [X, A, n]."""
 
+    def copies(self) -> Int[np.ndarray, "X A"] | None:
+        """Which copy of all states follows each pair, where lifted states are such copies, one after the other."""
+        return None
+
     def of(self, x: Any) -> Any:
         """An array over states as one over lifted states."""
         return np.asarray(x)[self.origin]

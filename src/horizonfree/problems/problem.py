@@ -31,7 +31,8 @@ class Problem(ReprMixin):
 
     `recipe`: a name and parameters from which `make` builds the problem again, or None. `layout`: names of "states",
     "actions" and "weights"; "cells" [S, 2], column and row of each state on a grid; "ended", in which states episodes
-    end (endings.py); "radii" [S, A] and "assumes" of cells of real-valued states (discretize.py); for a `reachable_part`, "state_ids" and "num_all_states" (names.py).
+    end (endings.py); "radii" [S, A] and "assumes" of cells of real-valued states (discretize.py); for a
+    `reachable_part`, "state_ids" and "num_all_states" (names.py).
     """
 
     model: Model

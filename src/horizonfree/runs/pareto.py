@@ -140,8 +140,8 @@ def trade_off(
     costs, values = (np.array(x).T for x in zip(*rows))
     lines, prices = _lines(asked, points_found)
     cheapest = paid.offset - paid.factor * _most(asked, rescale(asked.space, -paid.table), safest.policy)
-    words = {"delta": float(asked.confidence.delta), "condition": asked.confidence.condition()}
-    return TradeOff(*costs, *values, lines, prices, cheapest, **words)
+    delta, condition = float(asked.confidence.delta), asked.confidence.condition()
+    return TradeOff(*costs, *values, lines, prices, cheapest, delta, condition)
 
 
 def _total(asked: Question, reward: Reward, policy: np.ndarray) -> float:

@@ -46,6 +46,10 @@ class TotalLift(Lift):
 
     onward: Int[np.ndarray, "X A"]
 
+    def copies(self) -> Int[np.ndarray, "X A"]:
+        """The copy that follows each pair."""
+        return self.onward
+
     def lists(self, succ: Any) -> Any:
         """Lists of successors [S, A, n] as lists of lifted ones [X, A, n]."""
         succ = np.asarray(succ)
@@ -231,20 +235,21 @@ def total_lift(
     number = int(offsets[-1]) + len(lists[-1])
     if number * S * A * space.succ.shape[2] > MAX_ENTRIES:
         raise OptionError(too_many(number))
-    onward, last = np.zeros((number, S, A), np.int64), np.zeros((number, S, A), np.int64)
+    following = np.zeros((number, S, A), np.int64)
+    last = np.zeros((number, S, A), np.int64)
     for h in range(1 if is_same else H - 1):
         after = lists[h][:, None, None] + paid[h]
-        following = lists[min(h + 1, H - 1)]
-        place = np.minimum(np.searchsorted(following, after), len(following) - 1)  # anywhere where it is none
-        onward[offsets[h] : offsets[h] + len(lists[h])] = offsets[min(h + 1, H - 1)] + place
+        sums = lists[min(h + 1, H - 1)]
+        place = np.minimum(np.searchsorted(sums, after), len(sums) - 1)  # anywhere where it is none
+        following[offsets[h] : offsets[h] + len(lists[h])] = offsets[min(h + 1, H - 1)] + place
     last[offsets[-1] :] = lists[-1][:, None, None] + paid[-1]
     is_reached = np.zeros((number, S, A), bool)
-    states, sums = steps[-1]
-    is_reached[offsets[-1] + np.searchsorted(lists[-1], sums), states] = is_taken[-1, states]
+    states, paid_before = steps[-1]
+    is_reached[offsets[-1] + np.searchsorted(lists[-1], paid_before), states] = is_taken[-1, states]
     origin, first = np.tile(np.arange(S), number), int(np.searchsorted(lists[0], 0)) * S
     initial = np.zeros(number * S)
     initial[first : first + S] = start_distribution_of(space)
-    onward = onward.reshape(-1, A)
+    onward = following.reshape(-1, A)
     lifted = Space(
         succ=(np.asarray(space.succ)[origin] + S * onward[..., None]).astype(np.int32),
         support=np.asarray(space.support)[origin],

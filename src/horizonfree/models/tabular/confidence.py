@@ -114,7 +114,7 @@ class TabularConfidence(Confidence):
         visits = np.zeros((S, A), self.visits.dtype)
         visits[*self.pairs.T] = self.visits
         eps = own.eps[lift.origin]
-        balls = Balls(lift.lists(own.succ), own.prob[lift.origin], eps, own.is_open[lift.origin], False)
+        balls = own.lifted(lift)
         pairs = np.argwhere(eps > 0).astype(np.int32)
         nothing = no_joint(eps.shape)  # a pair has several copies, whose visits it would have to add up
         result = uniform(lift.space, Kernel(balls.succ, balls.prob, False), eps, nothing)

@@ -27,7 +27,7 @@ from horizonfree.guarantees.certificate import round_up
 from horizonfree.mdp.lift import Lift
 from horizonfree.mdp.policies import redirect_forbidden
 from horizonfree.mdp.space import Kernel, Space
-from horizonfree.models.base import Bounds, Confidence, Policy, probabilities
+from horizonfree.models.base import Bounds, Confidence, Number, Policy, probabilities
 from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.tabular.balls import Balls
 from horizonfree.models.tabular.evidence import TabularEvidence, short_lists
@@ -187,7 +187,11 @@ class RobustTabularConfidence(Confidence):
             float(self.space.at_start(x[0]))
             for x in (policy_values(self.kernel, reward, policy), best_policy(self.kernel, reward)[1])
         )
-        gaps = {"uniform": self.eps + max(V_star - V, 0.0), "interval": up - lo, "tangent": D}
+        gaps: dict[str, Number] = {
+            "uniform": self.eps + max(V_star - V, 0.0),
+            "interval": up - lo,
+            "tangent": D,
+        }
         return Bounds(V, lo, upi, gaps)
 
     def row_error(self) -> Float[np.ndarray, "S A"]:
@@ -197,14 +201,7 @@ class RobustTabularConfidence(Confidence):
     def lifted(self, lift: Lift) -> "RobustTabularConfidence":
         """The same laws: a lifted pair has that of the pair which it lifts, and they may depend on the past anyway."""
         own = self.laws
-        balls = Balls(
-            lift.lists(own.balls.succ),
-            lift.of(own.balls.prob),
-            lift.of(own.balls.eps),
-            lift.of(own.balls.is_open),
-            False,
-        )
-        laws = Laws(lift.space, balls, lift.of(own.xi), lift.of(own.zeta))
+        laws = Laws(lift.space, own.balls.lifted(lift), lift.of(own.xi), lift.of(own.zeta))
         kernel = lift.kernel(self.kernel)
         layout = {key: x for key, x in self.layout.items() if key != "states"}
         return replace(self, space=lift.space, kernel=kernel, laws=laws, eps=laws.eps(), layout=layout)

@@ -33,8 +33,8 @@ EXACT_CELLS = (
     "assuming that cells are exact: the law of the next cell does not depend on where in a cell the state is"
 )
 LIPSCHITZ_CELLS = (
-    "assuming that within a cell the law of the next state moves in total variation by at most {constants} for each unit "
-    "of the coordinates, and that observations keep their bounds"
+    "assuming that within a cell the law of the next state moves in total variation by at most {constants} for each "
+    "unit of the coordinates, and that observations keep their bounds"
 )
 
 
