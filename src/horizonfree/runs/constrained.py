@@ -125,7 +125,7 @@ class ConstrainedPlan(Plan):
     def _repr_table(self) -> ReprTable:
         table = super()._repr_table()
         rows = [("status", self.status)]
-        rows += [(f"constraint {i}", x.summary()) for i, x in enumerate(self.constraints)]
+        rows += [(f"constraint {i + 1}", x.summary()) for i, x in enumerate(self.constraints)]
         return ReprTable(table.title, [*rows, *table.lines])
 
 
