@@ -121,7 +121,9 @@ def draw(found: dict[str, Any]) -> Figure:
     weeks = [x["weeks"] for x in found["rows"]]
     low, high = np.array([x["service"] for x in found["rows"]]).T
     right.fill_between(weeks, low, high, color=COLORS[0], alpha=0.2, linewidth=0)
-    right.plot(weeks, [x["true_service"] for x in found["rows"]], "o-", color=COLORS[2], markersize=4, label="true")
+    right.plot(
+        weeks, [x["true_service"] for x in found["rows"]], "o-", color=COLORS[2], markersize=4, label="true"
+    )
     right.axhline(LEVEL, color=COLORS[1], linewidth=1, linestyle=":", label="asked for")
     right.set_xscale("log")
     right.set_xlabel("episodes of ten days")

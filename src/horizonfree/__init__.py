@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from horizonfree import theory
-    from horizonfree._versions import show_versions
+    from horizonfree._extras import show_versions
     from horizonfree.batch import Batch, explore_many
     from horizonfree.batch.compare import compare
     from horizonfree.explorers import explorers

@@ -101,7 +101,7 @@ class Audit:
             self.violations.append(f"{what}: at most {bound:.9g} was reported, the true value is {most:.9g}")
 
     def plan(self, what: str, plan: Any, kernels: Kernels, task: Task) -> None:
-        """The gap, the interval of the value and the words of a Plan."""
+        """The gap, the interval of the value and the summary of a Plan."""
         own = policy_values(kernels, task, plan.policy)
         loss = optimal_values(kernels, task) - own
         self.at_most(f"{what}: gap", loss, plan.gap, task.size)
@@ -109,13 +109,13 @@ class Audit:
             return
         self.at_most(f"{what}: value_high", own - plan.value_high, 0.0, task.size)
         self.at_most(f"{what}: value_low", plan.value_low - own, 0.0, task.size)
-        self.words(f"{what}: words", loss, plan.certificate.summary(), task.size)
+        self.summary(f"{what}: summary", loss, plan.certificate.summary(), task.size)
 
-    def words(self, what: str, loss: Any, words: str, size: float = 1.0) -> None:
-        """The number in the statement of a certificate."""
-        result = re.search(r"suboptimality at most (-?[\d.]+(?:e[+-]?\d+)?) \(", words)
+    def summary(self, what: str, loss: Any, summary: str, size: float = 1.0) -> None:
+        """The number in the summary of a certificate."""
+        result = re.search(r"suboptimality at most (-?[\d.]+(?:e[+-]?\d+)?) \(", summary)
         if result is not None:
-            self.at_most(f"{what} ({words[:60]})", loss, float(result[1]), size)
+            self.at_most(f"{what} ({summary[:60]})", loss, float(result[1]), size)
 
     def comparison(self, what: str, found: Any, kernels: Kernels, task: Task, a: Any, b: Any) -> None:
         """The interval of a Comparison of policies a and b."""
@@ -283,7 +283,7 @@ def check_run(
             if not uniform.is_rejected:
                 loss = optimal_values(kernels, task) - policy_values(kernels, task, plan.policy)
                 audit.at_most(f"{name}, uniform certificate", loss, uniform.eps)
-                audit.words(f"{name}, uniform words", loss, uniform.summary())
+                audit.summary(f"{name}, uniform summary", loss, uniform.summary())
             a, b = (random_policy(problem, rng, is_stochastic=x) for x in (False, True))
             for policy in (a, b):
                 audit.plan(f"{name}, evaluate", run.evaluate(reward, policy, delta=delta), kernels, task)

@@ -19,8 +19,8 @@ from horizonfree._x64 import scope, to_device, to_numpy
 from horizonfree.guarantees.e_processes import LADDER, Alternative, Check, ladder
 from horizonfree.mdp.space import UNSEEN, Trajectory
 from horizonfree.models import certify
+from horizonfree.models.linear import bounds
 from horizonfree.models.linear import confidence as linear_confidence
-from horizonfree.models.linear import regression
 from horizonfree.models.mixture import direct
 from horizonfree.models.mixture.ellipsoid import ellipsoid
 from horizonfree.models.mixture.evidence import violation
@@ -310,7 +310,7 @@ def test_frequencies_that_refute_features_get_half_of_delta_for_all_pairs(monkey
 
     def is_refuted(e):
         o = np.zeros((S, A))
-        fit = regression.Fit(prob, np.zeros((S, A, 2)), np.full((S, A), e), o > 0, np.zeros(()))
+        fit = bounds.Fit(prob, np.zeros((S, A, 2)), np.full((S, A), e), o > 0, np.zeros(()))
         return bool(linear_confidence.contradictions(fit, 0.0, N, DELTA)[0, 0])
 
     assert allowed < 1
@@ -332,9 +332,9 @@ def test_frequencies_that_refute_features_get_half_of_delta_for_all_pairs(monkey
 
 
 def test_levels_of_functions_that_span_a_cube_and_of_a_number_of_functions():
-    assert regression.level_of_all(5, DELTA) == pytest.approx(math.log(16 / DELTA), abs=1e-12)
-    assert regression.level_of_some(6, DELTA) == pytest.approx(math.log(6 / DELTA), abs=1e-12)
-    assert regression.level_of_some(0, DELTA) == pytest.approx(math.log(1 / DELTA), abs=1e-12)
+    assert bounds.level_of_all(5, DELTA) == pytest.approx(math.log(16 / DELTA), abs=1e-12)
+    assert bounds.level_of_some(6, DELTA) == pytest.approx(math.log(6 / DELTA), abs=1e-12)
+    assert bounds.level_of_some(0, DELTA) == pytest.approx(math.log(1 / DELTA), abs=1e-12)
 
 
 # Kernels estimated from samples

@@ -1,6 +1,6 @@
 """Curves of a batch: what is computed of every member at the checkpoints."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,9 +26,6 @@ from horizonfree.planning import evaluate, optimal
 from horizonfree.planning.traced import evaluate_jax
 from horizonfree.problems.problem import Problem
 
-# Curves of a batch that need confidence sets: in NumPy, member by member, in worker processes where asked for.
-
-
 MEMBERS_PER_TASK = 25  # a member takes about 10 ms
 
 
@@ -38,7 +35,8 @@ class CertifiedCurves:
 
     gap: the largest true suboptimality, over the rewards, of plans that are optimal in the estimate. `Run.plan` returns
     such a plan, or for tables the plan of the confidence set's centre where its certified gap is smaller;
-    eps: the uniform certificate; excess: above 0, the truth is outside the confidence set.
+    eps: the uniform certificate; efficiency: K T / q, 1 for the best design in hindsight; excess: above 0, the truth is
+    outside the confidence set. Computed in NumPy, member by member, in worker processes where asked for.
     """
 
     curves: tuple[str, ...]
@@ -52,6 +50,8 @@ class CertifiedCurves:
         problem, values = self.problems[index], {}
         if "excess" in self.curves:
             values["excess"] = float(problem.model.violation(evidence, problem.truth, np.asarray(self.delta)))
+        if "efficiency" in self.curves:
+            values["efficiency"] = diagnostics_of(problem.model).inefficiency(evidence)
         if "gap" in self.curves or "eps" in self.curves:
             confidence = certify.confidence(problem.model, evidence, delta=self.delta)
             values["eps"] = certify.uniform_eps(confidence)
@@ -88,7 +88,6 @@ def worker_pool(workers: int) -> Iterator[Executor | None]:
 
 
 CURVES = ("gap", "own_gap", "eps", "efficiency", "excess")
-TRACED_CURVES = ("own_gap", "efficiency")  # the others are computed on the host (CertifiedCurves)
 MAX_SUITE_BYTES = 2**30  # of the default rewards
 
 
@@ -104,8 +103,8 @@ class Evaluation:
     def certified(
         self, members: Members, first: int, N: int, progress: Progress, pool: Executor | None
     ) -> dict[str, Float[np.ndarray, "N 1"]]:
-        """The curves that need confidence sets, of members first, ..., first + N - 1, in the processes of a pool."""
-        names = tuple(name for name in self.curves if name not in TRACED_CURVES)
+        """All curves but own_gap, of members first, ..., first + N - 1, in the processes of a pool."""
+        names = tuple(name for name in self.curves if name != "own_gap")
         if not names:
             return {}
         batch = to_numpy(progress.evidence)
@@ -146,44 +145,28 @@ def build_evaluation(
 
 
 @eqx.filter_jit
-def traced_curves(
+def own_gaps(
     shared: Setup,
     own: Setup,
     progress: Progress,
     rewards: Float[Array, "T H S A"],
-    curves: tuple[str, ...],
     *,
     batch_size: int | None,
-) -> dict[str, Float[Array, " N"]]:
-    """The traced curves of every member, computed for `batch_size` members side by side.
+) -> Float[Array, " N"]:
+    """The largest true suboptimality, over the rewards, of the own plans of every member's explorer; traced.
 
-    own_gap: the largest true suboptimality, over the rewards, of the explorer's own plans; efficiency: K T / q, 1 for
-    the best design in hindsight (models/mixture/learner.py).
+    Computed for `batch_size` members side by side.
     """
 
-    def of_member(pair: tuple[Setup, Progress]) -> dict[str, Array]:
+    def of_member(pair: tuple[Setup, Progress]) -> Array:
         setup, now = eqx.combine(pair[0], shared), pair[1]
-        model, evidence = setup.model, now.evidence
-        result: dict[str, Array] = {}
-        if "own_gap" in curves:
-            result["own_gap"] = _worst_gap(
-                setup, rewards, lambda r: setup.explorer.plan(model, now.state, evidence, r).policy
-            )
-        if "efficiency" in curves:
-            result["efficiency"] = diagnostics_of(model).inefficiency(evidence)
-        return result
+        truth = setup.model.kernel(setup.truth)
 
-    result: dict[str, Array] = jax.lax.map(of_member, (own, progress), batch_size=batch_size)
+        def value(reward: Array) -> Array:
+            policy = setup.explorer.plan(setup.model, now.state, now.evidence, reward).policy
+            return setup.model.space.at_start(evaluate_jax(truth, reward, policy)[0])
+
+        return (setup.best - jax.vmap(value)(rewards)).max()
+
+    result: Array = jax.lax.map(of_member, (own, progress), batch_size=batch_size)
     return result
-
-
-def _worst_gap(
-    setup: Setup, rewards: Float[Array, "T H S A"], plan: Callable[[Array], Array]
-) -> Float[Array, ""]:
-    truth = setup.model.kernel(setup.truth)
-
-    def value(reward: Array) -> Array:
-        return setup.model.space.at_start(evaluate_jax(truth, reward, plan(reward))[0])
-
-    worst: Array = (setup.best - jax.vmap(value)(rewards)).max()
-    return worst

@@ -18,7 +18,7 @@ from horizonfree._jit import jit
 from horizonfree._validation import MAX_INT, check_int
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.batch.chunks import Arrays, ArraySpec, ArraySpecs
-from horizonfree.batch.evaluate import TRACED_CURVES, Evaluation, traced_curves
+from horizonfree.batch.evaluate import Evaluation, own_gaps
 from horizonfree.batch.members import Members
 from horizonfree.batch.simulate import Setup, init_many, simulate_many, stack
 from horizonfree.errors import OptionError
@@ -27,7 +27,7 @@ from horizonfree.explorers.registry import ExplorerSpec, describe
 from horizonfree.guarantees.e_processes import EProcesses
 from horizonfree.mdp.space import Kernel
 from horizonfree.models.base import Evidence, Model
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 from horizonfree.runs.loop import MAX_BLOCK, BlockSizer
 from horizonfree.runs.recipes import fingerprint, versions
 from horizonfree.runs.run import Run
@@ -152,7 +152,6 @@ class Job:
         N, K = min(size, len(self.members) - first), self.episodes
         shared, own = self.setups([min(first + i, len(self.members) - 1) for i in range(size)])
         rewards = jnp.asarray(self.evaluation.rewards)
-        traced = tuple(name for name in TRACED_CURVES if name in self.evaluation.curves)
         progress = init_many(shared, own, is_wide=self.is_wide)
         records, curves, k, sizer = [], [], 0, BlockSizer()
         for checkpoint in dict.fromkeys([*self.checkpoints.tolist(), K]):
@@ -166,11 +165,12 @@ class Job:
                 k += count
                 show(first * K + N * k)
             if k in self.checkpoints:
-                points = traced_curves(
-                    shared, own, progress, rewards, traced, batch_size=self.num_evaluated()
-                )
+                points = {}
+                if "own_gap" in self.evaluation.curves:
+                    gaps = own_gaps(shared, own, progress, rewards, batch_size=self.num_evaluated())
+                    points["own_gap"] = np.asarray(gaps)[:N, None]
                 curves.append(
-                    {name: np.asarray(x)[:N, None] for name, x in points.items()}
+                    points
                     | self.evaluation.certified(self.members, first, N, progress, pool)
                     | self.measured(first, N, progress, records)
                 )

@@ -281,7 +281,7 @@ def _true_loss(
         return None
     import numpy as np
 
-    from horizonfree.mdp.lift import expected, payments
+    from horizonfree.mdp.events import expected, payments
     from horizonfree.mdp.rewards import as_table
     from horizonfree.problems.problem import true_gap
     from horizonfree.runs.reward_spec import extend_reward

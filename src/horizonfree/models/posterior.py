@@ -15,7 +15,7 @@ from jaxtyping import Float
 from horizonfree._repr import ReprMixin, ReprTable
 from horizonfree._validation import check_count, check_seed
 from horizonfree.errors import ModelError
-from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.events import Lift
 from horizonfree.mdp.policies import check_allowed, policy_table
 from horizonfree.mdp.rewards import RewardLike, resolve
 from horizonfree.mdp.space import Kernel
@@ -51,7 +51,7 @@ class Posterior(ReprMixin):
         return f"not proved: Bayesian, prior {self.prior}"
 
     def _repr_table(self) -> ReprTable:
-        check = "independent draws" if self.convergence is None else self.convergence.words
+        check = "independent draws" if self.convergence is None else self.convergence.summary()
         lines = [("label", self.label), ("after", f"{self.episodes:,} episodes"), ("check", check)]
         return ReprTable(f"Posterior, {len(self):,} draws with seed {self.seed}", lines)
 

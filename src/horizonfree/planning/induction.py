@@ -157,6 +157,12 @@ def largest_totals(
     return Q
 
 
+def best_total(space: Space, kernel: Kernel, reward: Float[np.ndarray, "S A"]) -> float:
+    """The value of the best policy for a reward that is the same at every step."""
+    best, _ = solve(kernel, reward[None], space.horizon, all_values=False, all_actions=False)
+    return float(space.at_start(best.V[0]))
+
+
 def lost(space: Space, best: Float[np.ndarray, "H1 S"], own: Float[np.ndarray, "H1 S"]) -> float:
     """What is lost at the start, from the best values and those of a policy."""
     return float(space.at_start(best[0] - own[0]))

@@ -12,7 +12,6 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree._extras import needs_extra
 from horizonfree._validation import check_choice
-from horizonfree.batch.compare import Row, algorithm_name, explorer_label, medians
 from horizonfree.explorers.registry import find_entry
 from horizonfree.problems.problem import Problem
 from horizonfree.report import theme
@@ -22,6 +21,8 @@ from horizonfree.runs.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from horizonfree.batch.compare import Row
 
 FORMATS = ("svg", "png")
 
@@ -359,13 +360,15 @@ CURVES = {"gap": "true suboptimality, worst goal", "eps": "certified suboptimali
 BASELINES = ("uniform", "goal-cycling")
 
 
-def plot_comparison(rows: Sequence[Row], path: str | PathLike[str]) -> None:
+def plot_comparison(rows: "Sequence[Row]", path: str | PathLike[str]) -> None:
     """Medians over the seeds. Dashed: algorithms that explore for one reward; dotted: baselines."""
     with needs_extra("report", "reports and figures"):
         import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+
+    from horizonfree.batch.compare import algorithm_name, explorer_label, medians  # imports JAX
 
     names = {explorer_label(row): algorithm_name(row) for row in rows}
     colours = dict(zip(names, cycle(plt.get_cmap("tab10").colors)))  # type: ignore[attr-defined]  # a listed colour map

@@ -5,11 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
-from horizonfree._x64 import to_device, x64
 from horizonfree.explorers.registry import label
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.guarantees.e_processes import Check
@@ -23,9 +21,9 @@ from horizonfree.planning import evaluate, optimal
 from horizonfree.problems.problem import Problem, true_gap
 from horizonfree.runs.certificates import Robustness
 from horizonfree.runs.credible import Likely, likely
-from horizonfree.runs.loop import ENDED_IN
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.run import Run
+from horizonfree.runs.state import ENDED_IN
 
 # Certificates after earlier numbers of episodes, from the evidence alone.
 #
@@ -107,17 +105,11 @@ def goal_states(run: Run) -> GoalStates:
     return GoalStates(states, states[np.linspace(0, len(states) - 1, count).round().astype(int)])
 
 
-@eqx.filter_jit
-def _inefficiency(model: Model, evidence: Evidence) -> Float[Array, ""]:
-    return diagnostics_of(model).inefficiency(evidence)
-
-
-@x64
 def inefficiency(model: Model, evidence: Evidence) -> float:
     """1 / G-efficiency: 1 for the G-optimal design, 2 if twice the episodes are needed; nan if nothing is unknown."""
     if model.num_unknown == 0:
         return float("nan")
-    return float(_inefficiency(*to_device((model, evidence))))
+    return diagnostics_of(model).inefficiency(evidence)
 
 
 MAX_COLUMNS = 12  # of a map on a third of the page

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from horizonfree._validation import check_probability
 from horizonfree.errors import HorizonfreeError, OptionError
-from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.events import Lift
 from horizonfree.mdp.rewards import Reward
 from horizonfree.models.posterior import Posterior
 

@@ -30,7 +30,7 @@ from horizonfree.explorers.loop import (
 from horizonfree.guarantees.certificate import round_up
 from horizonfree.mdp.space import UNSEEN, Kernel
 from horizonfree.models.base import Evidence, Model
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 from horizonfree.problems.gymnasium.live import (
     Attempt,
     attempt,
@@ -43,6 +43,7 @@ from horizonfree.problems.gymnasium.live import (
 from horizonfree.runs.meter import progress_meter
 from horizonfree.runs.observed import ObservedReward, over_states
 from horizonfree.runs.run import Run
+from horizonfree.runs.state import ENDED_IN
 from horizonfree.runs.storage import checkpoint_writer
 from horizonfree.runs.until import MAX_EPISODES, StopRule
 
@@ -50,7 +51,6 @@ MAX_BLOCK = 256  # episodes of one compiled call
 BLOCK_SECONDS = 0.25  # target duration of a block
 SAVE_SECONDS = 10.0  # default time between checkpoints
 SHARPEN_BELOW = 1.4  # times until_eps: below it the sharpest certificate is computed
-ENDED_IN = "ended_in"  # record of real episodes: the state in which the environment terminated, or NO_END
 NO_END = -1
 
 # (progress, number of episodes) -> progress after them, their records, and the error that stopped the block early

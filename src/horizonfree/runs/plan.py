@@ -13,7 +13,7 @@ from horizonfree._repr import ReprMixin, ReprTable, data_frame
 from horizonfree._validation import check_int, check_state
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.guarantees.certificate import Certificate, confidence_of, interval, round_down, round_up
-from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.events import Lift
 from horizonfree.mdp.names import name_of, number_of
 from horizonfree.mdp.rewards import Reward
 from horizonfree.mdp.space import Kernel, Space

@@ -4,7 +4,7 @@
 
 With a discount gamma the table is r_h gamma^(h-1). A final reward f adds a step with r_{H+1}(s, a) = f(s); no
 transition follows it. A transition reward t is paid one step later, for the state that was entered; where states do not
-determine it, the state space is lifted (mdp/lift.py). Certificates hold for all of these.
+determine it, the state space is lifted (mdp/events.py). Certificates hold for all of these.
 
 With an infinite horizon, a plan for H steps followed by any policy has suboptimality at most
 
@@ -23,8 +23,15 @@ from jaxtyping import Float
 from horizonfree._validation import check_finite_rewards, check_floats, check_number, check_shape, require
 from horizonfree.errors import OptionError, RewardError
 from horizonfree.guarantees.certificate import rounded_up
-from horizonfree.mdp.events import Event, check_event
-from horizonfree.mdp.lift import PaymentLift, lifted, payments, separated, separated_everywhere
+from horizonfree.mdp.events import (
+    Event,
+    PaymentLift,
+    check_event,
+    lifted,
+    payments,
+    separated,
+    separated_everywhere,
+)
 from horizonfree.mdp.policies import check_allowed, policy_table
 from horizonfree.mdp.rewards import Reward, as_table, resolve
 from horizonfree.models import certify

@@ -17,7 +17,7 @@ from horizonfree._repr import ReprMixin, ReprTable
 from horizonfree._validation import check_probability
 from horizonfree.errors import ModelError, OptionError
 from horizonfree.guarantees.certificate import confidence_of, interval
-from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.events import Lift
 from horizonfree.mdp.policies import check_allowed, policy_table
 from horizonfree.mdp.rewards import as_table
 from horizonfree.mdp.space import Space

@@ -11,6 +11,8 @@ from horizonfree.errors import RunError
 if TYPE_CHECKING:
     from horizonfree.explorers.loop import Progress
 
+ENDED_IN = "ended_in"  # record of real episodes: the state in which the environment terminated, or NO_END
+
 
 class StoredState(NamedTuple):
     """A state read from a checkpoint: its arrays by name, the file, and the versions that wrote it."""

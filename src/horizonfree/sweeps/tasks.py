@@ -24,7 +24,7 @@ from horizonfree.explorers.loop import init_progress, update_progress
 from horizonfree.explorers.registry import current_name, find_entry
 from horizonfree.guarantees.e_processes import ladder
 from horizonfree.mdp.rewards import goal, occupancy
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 from horizonfree.problems import make
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.explore import build_explorer

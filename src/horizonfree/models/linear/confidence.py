@@ -25,17 +25,18 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import at_most_of
-from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.events import Lift
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.base import Bounds, Confidence, Policy
-from horizonfree.models.linear.bounds import reward_bounds, uniform_loss
-from horizonfree.models.linear.regression import (
+from horizonfree.models.linear.bounds import (
     Fit,
     LinearEvidence,
     fit,
     level_of_all,
     level_of_some,
     regress,
+    reward_bounds,
+    uniform_loss,
 )
 
 NEEDED_CONSTANTS = 0.69, 0.8  # a rule of thumb for the uniform gap of well-chosen episodes (`needed`)

@@ -32,11 +32,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree.guarantees.divergence import Divergence, RowDivergence, gap
-from horizonfree.mdp.rewards import StateRewards
+from horizonfree.mdp.rewards import Before, Rows, StateRewards, before, distances, rows
 from horizonfree.mdp.space import Kernel, Space, occupied_states
-from horizonfree.mdp.windows import Before, Rows, before, distances, rows
-from horizonfree.models.base import Bounds, Number, Policy
-from horizonfree.models.norms import length, opnorm
+from horizonfree.models.base import Bounds, Number, Policy, length, opnorm
 from horizonfree.planning.induction import greedy
 from horizonfree.planning.native import threads
 
@@ -122,16 +120,11 @@ class Slopes(NamedTuple):
     B: Float[np.ndarray, "S A ee q"]
 
 
-def bounds(around: EllipsoidAround, reward: Float[np.ndarray, "H S A"], policy: Policy) -> Bounds:
-    """The bounds of one policy for one reward.
+def bounds_at(around: EllipsoidAround, at: Values, shortfall: Number) -> Bounds:
+    """The bounds, from the result of the backward pass at the start.
 
     A plan that is optimal under theta_hat from everywhere has the gap of the confidence, too.
     """
-    return bounds_at(around, *at_start(around, reward, policy))
-
-
-def bounds_at(around: EllipsoidAround, at: Values, shortfall: Number) -> Bounds:
-    """The bounds, from the result of the backward pass at the start."""
     most = around.divergence
     uniform = gap(at.V_star - at.V + at.hit + most.hit, np.asarray(most.kappa), at.kappa)
     if shortfall <= OPTIMALITY_TOLERANCE:

@@ -24,7 +24,7 @@ from jaxtyping import Float, Int
 
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import round_up
-from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.events import Lift
 from horizonfree.mdp.policies import redirect_forbidden
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.base import Bounds, Confidence, Number, Policy, probabilities

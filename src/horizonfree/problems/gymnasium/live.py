@@ -11,7 +11,7 @@ from horizonfree._extras import needs_extra
 from horizonfree._validation import check_int, check_seed, check_state, require, short_repr
 from horizonfree.errors import ModelError, OptionError, ShapeError
 from horizonfree.mdp.policies import policy_table
-from horizonfree.mdp.space import IMPOSSIBLE, UNSEEN, Space, Trajectory
+from horizonfree.mdp.space import IMPOSSIBLE, UNSEEN, Space, Trajectory, may_stay
 from horizonfree.problems.endings import ENDED, NEVER, Endings, endings_of, num_copies, undeclared
 from horizonfree.problems.gymnasium.flatten import flatten
 from horizonfree.problems.problem import Problem
@@ -104,7 +104,7 @@ def endings_in(env: "gymnasium.Env[Any, Any]", problem: Problem, encode: Encode 
     has_copies = len(problem.layout.get(ENDED, ())) < problem.num_states
     has_all = encode is None and getattr(env.observation_space, "n", None) == problem.num_states
     if isinstance(getattr(env, "unwrapped", env), ProblemEnv) or (has_all and has_copies):
-        return undeclared(problem.space, problem.model)
+        return undeclared(problem.model.may_stay())
     return endings_of(problem.model, problem.layout)
 
 
@@ -142,7 +142,7 @@ def attempt(
     Dropping such an episode would be selection by outcome. Unobserved steps have the slot UNSEEN, steps that contradict
     the class the slot IMPOSSIBLE.
     """
-    endings = undeclared(space) if endings is None else endings
+    endings = undeclared(may_stay(space)) if endings is None else endings
     copies = endings.num_copies
     check_env_matches(env, space, encode, copies)
     table = policy_table(policy, *space.sizes)

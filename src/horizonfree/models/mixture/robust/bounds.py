@@ -34,13 +34,12 @@ from jaxtyping import Bool, Float, Int
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.divergence import Divergence, RowDivergence, curvature, divergence
 from horizonfree.mdp.space import Space
-from horizonfree.models.base import Bounds, Policy
+from horizonfree.models.base import Bounds, Policy, length, opnorm
 from horizonfree.models.mixture import tangent
 from horizonfree.models.mixture.divergence import MAX_MASS_LEFT_OUT, THRESHOLDS, at_slots
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
 from horizonfree.models.mixture.tangent import OPTIMALITY_TOLERANCE, EllipsoidAround, Values
 from horizonfree.models.mixture.valid import ValidSet
-from horizonfree.models.norms import length, opnorm
 
 WHOLE_SHARE = 1 - 1e-6  # a share by which a probability may fall that counts as all of it
 
