@@ -1,8 +1,9 @@
-"""A robot that must not end up on thin ice: two simulators disagree about the wind, and a path must be safe in the truth.
+"""A robot that must not end up on thin ice: two simulators disagree about the wind, and a path must be safe in truth.
 
-The robot crosses a lake of 7 x 5 cells from the left to the right. One simulator has wind from the south, the other from the
-north; the truth is a mixture of both that nobody knows. Thin ice lies in the middle. The question: reach the other side
-with the largest probability, while the probability of ever being on thin ice is at most 5 % (or 20 %), certified.
+The robot crosses a lake of 7 x 5 cells from the left to the right. One simulator has wind from the south, the other
+from the north; the truth is a mixture of both that nobody knows. Thin ice lies in the middle. The question: reach the
+other side with the largest probability, while the probability of ever being on thin ice is at most 5 % (or 20 %),
+certified.
 """
 
 from typing import Any
@@ -153,8 +154,8 @@ def words(found: dict[str, Any]) -> str:
     free = found["free"]
     return (
         table(titles, lines)
-        + f"\n\nWithout a bound the plan of the last row of episodes is on thin ice with probability {free['thin']:.2f} and "
-        f"reaches the other side with {free['reached']:.2f}."
+        + "\n\nWithout a bound the plan of the last row of episodes is on thin ice with probability "
+        f"{free['thin']:.2f} and reaches the other side with {free['reached']:.2f}."
     )
 
 

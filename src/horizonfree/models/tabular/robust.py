@@ -29,11 +29,10 @@ from horizonfree.mdp.policies import redirect_forbidden
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.base import Bounds, Confidence, Number, Policy, probabilities
 from horizonfree.models.misspecification import Misspecification
-from horizonfree.models.tabular.balls import Balls
+from horizonfree.models.tabular.balls import Balls, highest_mean
+from horizonfree.models.tabular.confidence import ETAS
 from horizonfree.models.tabular.evidence import TabularEvidence, short_lists
 from horizonfree.models.tabular.radius import ROUNDING_FACTOR, log_kt
-from horizonfree.models.tabular.support import highest_mean
-from horizonfree.models.tabular.uniform import ETAS
 from horizonfree.planning.induction import best_policy, policy_values
 
 COINS = (
