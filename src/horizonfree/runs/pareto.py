@@ -137,11 +137,23 @@ def trade_off(
     points_found.append(free._replace(multipliers=np.zeros(1)))
     policies = [x.policy for x in points_found]
     rows = [(_ends(asked, paid, policy), _ends(asked, asked.reward, policy)) for policy in policies]
-    costs, values = (np.array(x).T for x in zip(*rows))
+    (cost_at, cost_low, cost_high), (value_at, value_low, value_high) = np.array(rows).transpose(1, 2, 0)
     lines, prices = _lines(asked, points_found)
     cheapest = paid.offset - paid.factor * _most(asked, rescale(asked.space, -paid.table), safest.policy)
     delta, condition = float(asked.confidence.delta), asked.confidence.condition()
-    return TradeOff(*costs, *values, lines, prices, cheapest, delta, condition)
+    return TradeOff(
+        costs=cost_at,
+        cost_low=cost_low,
+        cost_high=cost_high,
+        values=value_at,
+        value_low=value_low,
+        value_high=value_high,
+        lines=lines,
+        prices=prices,
+        cheapest=cheapest,
+        delta=delta,
+        condition=condition,
+    )
 
 
 def _total(asked: Question, reward: Reward, policy: np.ndarray) -> float:

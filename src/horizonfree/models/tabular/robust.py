@@ -39,6 +39,7 @@ COINS = (
     0.1  # the share of delta of the visits at which the hidden state differs; the rest is that of the balls
 )
 BISECTIONS = 60
+BLOCK_SIZE = 2**20  # numbers that are computed side by side
 FORECAST_TIMES = [1.25**k for k in range(1, 42)]  # as much data, up to 10,000 times
 
 
@@ -144,7 +145,9 @@ class Laws:
         for _ in range(space.horizon - 1):
             Z = np.minimum(1.0, self.zeta + self.largest(Z[None])[0][0]).max(-1)
         apart = float(space.at_start(Z)) + float(sums(self.xi[None])[0])
-        c = sums(radius / (4 * ETAS[:, None, None]) + self.xi)
+        size = max(1, BLOCK_SIZE // prob.size)
+        parts = [radius / (4 * ETAS[i : i + size, None, None]) + self.xi for i in range(0, len(ETAS), size)]
+        c = np.concatenate([sums(part) for part in parts])
         return 2 * apart + (float((ETAS + 2 * c).min()) if c.any() else 0.0)
 
     def floor(self) -> float:

@@ -56,7 +56,7 @@ class Numbering:
 
     def axes(self) -> list[tuple[int, bool]]:
         """The size of each digit, and whether it is that of a coordinate of a box."""
-        result = []
+        result: list[tuple[int, bool]] = []
         for leaf in leaves(self.space):
             sizes = self.shape[len(result) :][: _num_digits(leaf)]
             result += [(size, isinstance(leaf, Box)) for size in sizes]
