@@ -52,6 +52,7 @@ FRAME = {
     "likelihood_sets",
     "loop",
     "per_step",
+    "python",
     "registry",
 }  # of explorers: no algorithms
 MAX_LINES = 500

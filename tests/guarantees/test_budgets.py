@@ -268,7 +268,10 @@ def levels(model, evidence, delta=DELTA):
 
 
 def test_levels_of_a_linear_mdp_pay_for_functions_weights_and_delta(linear):
-    """(S-1) log 2 + log(1/(delta' w_j)) of all functions; log(2 (H-1) F / (delta w_j)) of F declared rewards."""
+    """(S-1) log 2 + log(1/(delta' w_j)) of all functions; log(4 (H-1) F / (delta w_j)) of F declared rewards.
+
+    The last quarter of delta: second moments of declared rewards, one e-process for each of their (H-1) F values.
+    """
     model, evidence = linear
     H, S, A = model.space.sizes
     evidence = weighted(evidence, [0.25, 0.5])
@@ -280,9 +283,13 @@ def test_levels_of_a_linear_mdp_pay_for_functions_weights_and_delta(linear):
     (L_all, L_some), j = levels(declared, evidence)
     w = [0.25, 0.5][j]
     assert L_all == pytest.approx(math.log(2 ** (S - 1) / (DELTA / 2 * w)), abs=1e-9)
-    assert L_some == pytest.approx(math.log((H - 1) * 3 / (DELTA / 2 * w)), abs=1e-9)
+    assert L_some == pytest.approx(math.log((H - 1) * 3 / (DELTA / 4 * w)), abs=1e-9)
     halved = levels(declared, weighted(evidence, [0.125, 0.25]))[0]
     np.testing.assert_allclose(halved - [L_all, L_some], LOG_2, atol=1e-9)
+    moments = certify.confidence(declared, evidence, delta=DELTA).whole.moments
+    assert moments.level == pytest.approx(math.log((H - 1) * 3 / (DELTA / 4)), abs=1e-12)
+    used = [2 ** (S - 1) * math.exp(-L_all) / w, 3 * (H - 1) * math.exp(-L_some) / w]
+    assert sum(used) + 3 * (H - 1) * math.exp(-moments.level) == pytest.approx(DELTA, rel=1e-9)
 
 
 def test_the_parameter_set_of_a_linear_mdp_pays_for_functions_weights_and_delta(linear):

@@ -93,6 +93,8 @@ def _main(
 
 def run() -> int:
     """Run the command of sys.argv and return the exit code."""
+    if "" not in sys.path:
+        sys.path.append("")  # explorers as module:Class, from the working directory
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.simplefilter("ignore", DeprecationWarning)  # of dependencies

@@ -49,7 +49,7 @@ def read_constraints(problem: Problem, at_most: list[str], at_least: list[str]) 
     """Constraints from texts FILE=NUMBER."""
     import horizonfree as hf
 
-    found = []
+    result = []
     for option, make, texts in (("--at-most", hf.at_most, at_most), ("--at-least", hf.at_least, at_least)):
         for text in texts:
             name, _, number = text.rpartition("=")
@@ -61,8 +61,8 @@ def read_constraints(problem: Problem, at_most: list[str], at_least: list[str]) 
                 raise OptionError(
                     f"{option} {text}: write it as FILE=NUMBER, such as cost.csv=0.01, or as reach:STATE,STATE=NUMBER"
                 )
-            found.append(make(read_cost(problem, name), bound))
-    return found
+            result.append(make(read_cost(problem, name), bound))
+    return result
 
 
 def read_cost(problem: Problem, name: str) -> Any:

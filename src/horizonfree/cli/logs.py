@@ -116,19 +116,19 @@ def show_notes(run: "Run") -> None:
 
 def columns_of(texts: Sequence[str]) -> dict[str, Any]:
     """`state=status,action=order` as a dictionary; `a+b` is a list, and nothing is None."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for text in (x for option in texts for x in option.split(",")):
         role, equals, name = text.partition("=")
         if not (role and equals):
             raise OptionError(f"--columns {text}: write it as --columns state=status,action=order")
         names = name.split("+")
-        found[role.strip()] = None if not name else names[0] if len(names) == 1 else names
-    return found
+        result[role.strip()] = None if not name else names[0] if len(names) == 1 else names
+    return result
 
 
 def bins_of(texts: Sequence[str]) -> dict[str, Any]:
     """`wear=5` as a number of bins, `wear=20,40` as inner edges."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         try:
@@ -138,8 +138,8 @@ def bins_of(texts: Sequence[str]) -> dict[str, Any]:
         if not (name and equals and numbers):
             raise OptionError(f"--bins {text}: write it as --bins wear=5 or --bins wear=20,40")
         is_count = len(numbers) == 1 and "." not in value and "," not in value
-        found[name] = int(numbers[0]) if is_count else numbers
-    return found
+        result[name] = int(numbers[0]) if is_count else numbers
+    return result
 
 
 # `horizonfree audit`: whether a new policy is better than the one in use, on a log.

@@ -158,8 +158,8 @@ def _replay(
 
     orders, one = jnp.zeros((2, M)), jnp.asarray(0.0)
     start = explorer.init(model), Sums(orders, orders, orders, one, one, one, one)
-    done: tuple[State, Sums] = jax.lax.fori_loop(0, episodes, body, start)
-    return done
+    result: tuple[State, Sums] = jax.lax.fori_loop(0, episodes, body, start)
+    return result
 
 
 def episode_sums(

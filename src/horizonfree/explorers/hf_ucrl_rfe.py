@@ -210,12 +210,12 @@ class HFUCRLRFE(PlugIn):
             point = AntichainPoint(nothing_yet, jnp.zeros((H, S), bool))
         zero, one = jnp.zeros((H + 1, S)), jnp.asarray(1.0)
         f = jnp.zeros(model.space.succ.shape if self.oracle == "relaxed" else (0,))
-        found = SearchResult(point, zero, zero, f, one, one, self.largest_beta(model))
-        nothing = Answer(found, one, jnp.zeros(model.dim), inv, one, jnp.int32(0))
+        result = SearchResult(point, zero, zero, f, one, one, self.largest_beta(model))
+        initial = Answer(result, one, jnp.zeros(model.dim), inv, one, jnp.int32(0))
         is_due = jnp.asarray(True) if self.lazy > 0 else None
         counts = jnp.int32(0), jnp.int32(0)
         interval = nested.initial_interval(model) if self.theta == "optimistic" else None
-        return State(ridge, nothing, nothing, log_det, *counts, is_due, interval)
+        return State(ridge, initial, initial, log_det, *counts, is_due, interval)
 
     def choose(self, key: Array, model: MixtureModel, state: State, evidence: MixtureEvidence) -> State:
         """theta_k (departure 1), then the oracle at beta_K (lines 4-6)."""
@@ -233,16 +233,16 @@ class HFUCRLRFE(PlugIn):
                 theta = nested.best_end(model, interval, inv, beta)
         last = state.last.found
         if self.oracle == "ascent":
-            found, U = self.by_ascent(key, model, theta, inv, beta, last)
+            result, U = self.by_ascent(key, model, theta, inv, beta, last)
         else:
             prepared = prepare(model, theta, inv[TILDE], inv[HAT])
             policy, bound = relaxed(prepared, beta)
             U = model.space.at_start(bound[0])
             if self.oracle == "relaxed":
-                found = self.by_relaxation(prepared, beta, policy, bound, last)
+                result = self.by_relaxation(prepared, beta, policy, bound, last)
             else:
-                found = self.by_enumeration(model, prepared, beta, last)
-        answer = Answer(found, U, theta, inv, self.ball_ratio(model, state, theta), state.episode)
+                result = self.by_enumeration(model, prepared, beta, last)
+        answer = Answer(result, U, theta, inv, self.ball_ratio(model, state, theta), state.episode)
         return state.with_answer(answer, log_det, interval)
 
     def center(self, model: MixtureModel, ridge: Ridge) -> Float[Array, " d"]:

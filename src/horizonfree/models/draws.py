@@ -89,5 +89,5 @@ def _autocovariances(x: Float[np.ndarray, "n C k"]) -> Float[np.ndarray, "n C k"
     """(1/n) sum_t (x_t - mean)(x_{t+lag} - mean), by Fourier transforms."""
     n = len(x)
     f = np.fft.rfft(x - x.mean(0), 2 * n, axis=0)
-    found: np.ndarray = np.fft.irfft(f * f.conj(), axis=0)[:n] / n
-    return found
+    result: np.ndarray = np.fft.irfft(f * f.conj(), axis=0)[:n] / n
+    return result

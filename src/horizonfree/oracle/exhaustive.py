@@ -131,8 +131,8 @@ def exhaustive(
     return to_numpy(_search(prepared, choices, reach, targets, beta))
 
 
-def _listed(found: Antichains) -> tuple[Bool[Array, "N H S"], Int[Array, ""]]:
-    return found.indicator(found.sets), found.count
+def _listed(antichains: Antichains) -> tuple[Bool[Array, "N H S"], Int[Array, ""]]:
+    return antichains.indicator(antichains.sets), antichains.count
 
 
 def _choices(model: MixtureModel) -> list[Int[np.ndarray, " _"]]:

@@ -67,10 +67,10 @@ def solve(
     with np.errstate(over="ignore", invalid="ignore"):  # is_finite says so
         policies, values = zip(*(best_policy(kernel, r) for r in tables))
     is_finite = bool(np.isfinite(values).all() and np.isfinite(reward).all())
-    kept = np.stack([x[: None if all_actions else 1] for x in policies])
+    stacked = np.stack([x[: None if all_actions else 1] for x in policies])
     V = np.stack([x[: None if all_values else 1] for x in values])
     shape = reward.shape[:-3]
-    return Solution(kept.reshape(*shape, *kept.shape[1:]), V.reshape(*shape, *V.shape[1:])), is_finite
+    return Solution(stacked.reshape(*shape, *stacked.shape[1:]), V.reshape(*shape, *V.shape[1:])), is_finite
 
 
 def greedy(

@@ -156,7 +156,9 @@ def explorer_claim(run: Any, delta: float) -> Certificate | None:
         explorer is None or run.problem.sampling is not None or run.problem.radii is not None
     ):  # nothing is proved for kernels that are estimates
         return None
-    claim: Certificate | None = explorer.claim(model, run.progress.state)
+    from horizonfree.explorers.python import own_state  # imports JAX, as every explorer does
+
+    claim: Certificate | None = explorer.claim(model, own_state(run.progress.state))
     return claim or explorer.claim_in(model, run.confidence(delta), run.certificate(delta))
 
 

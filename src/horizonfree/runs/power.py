@@ -149,8 +149,8 @@ class _Decision:
 def _decision(
     run: Run, reward: Any, target: Any, policy: Any, incumbent: Any, at_least: Any, options: dict[str, Any]
 ) -> _Decision:
-    asked = [x is not None for x in (target, incumbent, at_least)]
-    if sum(asked) != 1 or (policy is None and not asked[0]):
+    is_given = [x is not None for x in (target, incumbent, at_least)]
+    if sum(is_given) != 1 or (policy is None and not is_given[0]):
         raise OptionError(
             "say which decision: target=, or policy= with incumbent= (is it better?), or policy= with at_least="
         )

@@ -15,6 +15,7 @@
     name = "hf-ucrl-rfe++"
     scale = 0.5
 
+An explorer of one's own is named "module:Class"; in a mapping it may be an object.
 Tables may hold parameters and options, and the keys of `PROBLEM_KEYS` and `EXPLORER_KEYS`.
 """
 
@@ -42,6 +43,8 @@ from horizonfree.batch.compare import default_checkpoints
 from horizonfree.batch.evaluate import CURVES
 from horizonfree.batch.members import MAX_SEEDS
 from horizonfree.errors import HorizonfreeError, OptionError
+from horizonfree.explorers.base import Explorer
+from horizonfree.explorers.registry import describe, stored_options
 from horizonfree.mdp.rewards import family
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.certificates import explorer_claim
@@ -190,6 +193,8 @@ def _expand_tables(tables: Mapping[str, Any], section: str, keys: Mapping[str, t
     result: dict[str, Table] = {}
     for label, table in tables.items():
         with error_context(f"{section}.{label}"):
+            if section == "explorers" and isinstance(table, Explorer):
+                table = _table_of(table)
             if not isinstance(table, Mapping):
                 raise OptionError(f"it is {short_repr(table)}; it must be a table, perhaps an empty one")
             for name, kind in keys.items():
@@ -206,6 +211,23 @@ def _expand_tables(tables: Mapping[str, Any], section: str, keys: Mapping[str, t
             name = " ".join([label, *(f"{key}={x}" for key, x in combination.items())])
             result[name] = fixed | combination
     return result
+
+
+def _table_of(explorer: Explorer) -> Table:
+    """The table of an explorer that is given as an object: its name and options."""
+    name, options = describe(explorer)
+    plain, arrays = stored_options(name, options)
+    if arrays:
+        raise OptionError(
+            f"option {next(iter(arrays))} of explorer {name} is an array, which the file of a sweep cannot hold; leave "
+            "it out, or compute it in the class"
+        )
+    if name.startswith("__main__:"):
+        raise OptionError(
+            f"explorer {name} is defined in a script or notebook, which the workers of a sweep do not import; put the "
+            "class into a module"
+        )
+    return {"name": name, **{key: x for key, x in plain.items() if x is not None}}
 
 
 def _episodes_and_checkpoints(entries: Mapping[str, Any]) -> Table:

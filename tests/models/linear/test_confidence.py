@@ -60,13 +60,20 @@ def test_the_certificate_is_that_of_the_text(problem, run):
 
 
 def test_declared_rewards_have_smaller_gaps_and_the_others_larger_ones(problem, run, declared):
-    """All V at delta/2, the declared ones at log(2 (H-1) F / delta)."""
+    """All V at delta/2, the declared ones at log(4 (H-1) F / delta) twice."""
     fit, reward = of_bet(declared, 1), hf.goal(problem, 5)
-    L_all, L = reference.level_of_all(18, 0.025 * 0.9), np.log(2 * 4 * 2 / (0.05 * 0.9))
+    L_all, L = reference.level_of_all(18, 0.025 * 0.9), np.log(4 * 4 * 2 / (0.05 * 0.9))
     plan = declared.plan(reward)
     D, _, _ = reference.bounds(fit, reward, plan.policy, problem.start, L, L_all)
     assert plan.certificate.parts["tangent"] == pytest.approx(D, abs=1e-9)
     assert plan.gap < run.plan(reward).gap
+    whole = of_bet(declared, 0)
+    levels = np.log(4 * 4 * 2 / (0.05 * 0.1)), reference.level_of_all(18, 0.025 * 0.1)
+    M, counts = reference.design(whole.phi), np.asarray(declared.evidence.counts)
+    choose = reference.by_moments(whole, counts, M, np.log(4 * 2 * 4 / 0.05))
+    D, up, _ = reference.bounds(whole, reward, plan.policy, problem.start, *levels, choose)
+    assert plan.certificate.parts["variance"] <= min(D, up) + 1e-9
+    assert declared.confidence().bounds(reward, plan.policy).high <= up + 1e-9
     assert declared.certificate().eps == pytest.approx(
         reference.uniform(fit, 5, problem.start, L_all), abs=1e-9
     )

@@ -37,6 +37,7 @@ from jaxtyping import Bool, Float
 from horizonfree._arrays import Array, Leaf, Number, node
 from horizonfree.mdp.space import Space
 from horizonfree.models.base import Bounds, Evidence, Policy, length, probabilities
+from horizonfree.models.linear.variance import SecondMoments
 from horizonfree.planning.induction import largest_totals
 
 # How far a row of the estimate can be from the truth, for one e-process.
@@ -244,21 +245,21 @@ class Carried(NamedTuple):
 
     at: Numbers
     J: Float[np.ndarray, "S h d"]
-    c: Float[np.ndarray, " h"]  # ranges of the best value, and of the policy's own, after each step
-    c_pi: Float[np.ndarray, " h"]
+    roots: Float[np.ndarray, "h d d"]  # |J root| bounds J.g, g the error of the best value after each step
+    c_pi: Float[np.ndarray, " h"]  # the range of the policy's own value after each step
     is_refuted: Bool[np.ndarray, " S"]  # lo > up from here on: the event has failed
 
 
 class Pass(NamedTuple):
-    """The estimate, its radii for this reward (`beta`) and for all V, and the widths `b`, `b_all` by them."""
+    """The estimate, its radii for this reward (`beta`) and for all V, the width `b_all`, and second moments, if any."""
 
     fit: Fit
     n: Float[np.ndarray, "S A"]
     beta: float
     beta_all: float
-    b: Float[np.ndarray, "S A"]
     b_all: Float[np.ndarray, "S A"]
     has_gradients: bool
+    moments: SecondMoments | None = None
 
     def means(self, after: Carried) -> tuple[Numbers, Float[np.ndarray, "S A h d"]]:
         """P~ of the numbers of the next step, and psi: all of them by one product of matrices."""
@@ -273,10 +274,22 @@ class Pass(NamedTuple):
             psi[self.fit.is_bad] = 0.0
         return Numbers(*np.moveaxis(result[..., later * d :], -1, 0)), psi
 
-    def blur(self, c: float, beta: float, P_E: Float[np.ndarray, "S A"]) -> Float[np.ndarray, "S A"]:
-        """Ea; where there are no gradients, what would be in them is blur."""
-        own = self.fit.e if self.has_gradients else beta * self.n + self.fit.e
-        return np.where(self.fit.is_bad, 1.0, c * own + P_E)
+    def root(self, then: Numbers, c: float) -> Float[np.ndarray, "d d"]:
+        """By the range c of the next best values, or by their second moments if that is less on average."""
+        by_range = c * self.beta * np.eye(self.fit.X.shape[-1])
+        if self.moments is None:
+            return by_range
+        by_moments = self.moments.root(np.maximum(then.up - then.lo.min(), 0.0))
+        is_good = ~self.fit.is_bad
+        is_less = length(self.fit.X @ by_moments)[is_good].sum() < c * self.beta * self.n[is_good].sum()
+        return by_moments if is_less else by_range
+
+    def blur(
+        self, c: float, own: Float[np.ndarray, "S A"], P_E: Float[np.ndarray, "S A"]
+    ) -> Float[np.ndarray, "S A"]:
+        """Ea; where there are no gradients, what would be in them, `own`, is blur."""
+        own = 0.0 * own if self.has_gradients else own
+        return np.where(self.fit.is_bad, 1.0, own + c * self.fit.e + P_E)
 
     def step(self, after: Carried, r: Float[np.ndarray, "S A"], pi: Float[np.ndarray, "S A"]) -> Carried:
         """One step back."""
@@ -287,26 +300,28 @@ class Pass(NamedTuple):
         is_lost = is_taken.any(-1)  # the policy may take a pair of which nothing is known
         is_open = is_bad | is_lost[:, None]
         c, c_pi = then.up.max() - then.lo.min(), then.up_pi.max() - then.lo_pi.min()
-        cs, cs_pi = after.c, after.c_pi
+        root, roots, cs_pi = self.root(then, c), after.roots, after.c_pi
         if self.has_gradients:
-            cs, cs_pi = np.append(c, cs), np.append(c_pi, cs_pi)
+            roots, cs_pi = np.concatenate([root[None], roots]), np.append(c_pi, cs_pi)
+        X = fit.X @ root
+        w = np.where(is_bad, c, np.minimum(c, length(X) + c * fit.e))
 
         # The best value by intervals, and its expansion: within `half` of V, up to rho.
-        Q_up, Q_lo = np.minimum(1.0, r + P.up + c * self.b), np.maximum(0.0, r + P.lo - c * self.b)
+        Q_up, Q_lo = np.minimum(1.0, r + P.up + w), np.maximum(0.0, r + P.lo - w)
         Q = r + P.V
         V, J = mean(Q), np.where(is_lost[:, None, None], 0.0, mean(psi))
-        Ea = self.blur(c, self.beta, P.E)
+        Ea = self.blur(c, length(X), P.E)
         E = np.where(is_lost, 1.0, mean(Ea))
-        half = self.beta * (length(J) @ cs) + E
+        half = sizes(J, roots) + E
 
         # What an action can gain on the policy: by tangents, by bands, by intervals; top and rho from that.
         # What an action shares with the policy counts for neither: E_both = (1 - pi) Ea + sum over the others of pi Ea.
         E_both, e_both = ((1 - 2 * pi) * x + mean(x)[:, None] for x in (Ea, fit.e))
-        tangent = Q - V[:, None] + self.beta * (length(psi - J[:, None]) @ cs) + E_both + P.rho
+        tangent = Q - V[:, None] + sizes(psi - J[:, None], roots) + E_both + P.rho
         difference = fit.prob - mean(fit.prob)[:, None]
         most = difference @ then.lo + np.maximum(difference, 0.0) @ (then.up - then.lo)
-        turned = self.beta * length(fit.X - mean(fit.X)[:, None]) + e_both
-        bands = r - mean(r)[:, None] + most + np.where(is_open, 2 * c, np.minimum(2 * c, c * turned))
+        turned = length(X - mean(X)[:, None]) + c * e_both
+        bands = r - mean(r)[:, None] + most + np.where(is_open, 2 * c, np.minimum(2 * c, turned))
         intervals = (1 - pi) * Q_up - mean(Q_lo)[:, None] + pi * Q_lo
         gain = np.minimum(np.minimum(np.where(is_open, 1.0, tangent - pi * P.rho), bands), intervals)
         top = np.maximum(0.0, np.where(pi == 1, 0.0, gain).max(-1))
@@ -321,7 +336,7 @@ class Pass(NamedTuple):
         D = top + mean(np.minimum(then.D.max(), P.D + self.b_all * spread))
 
         # The value of the policy itself.
-        E_pi = np.where(is_lost, 1.0, mean(self.blur(c_pi, self.beta_all, P.E_pi)))
+        E_pi = np.where(is_lost, 1.0, mean(self.blur(c_pi, c_pi * self.beta_all * self.n, P.E_pi)))
         half_pi, w_pi = self.beta_all * (length(J) @ cs_pi) + E_pi, c_pi * self.b_all
         up_pi = np.minimum(mean(np.minimum(1.0, r + P.up_pi + w_pi)), V + half_pi)
         lo_pi = np.maximum(mean(np.maximum(0.0, r + P.lo_pi - w_pi)), V - half_pi)
@@ -343,21 +358,33 @@ class Pass(NamedTuple):
             | (lo_pi > up_pi + CONTRADICTION_TOLERANCE)
             | after.is_refuted.any()
         )
-        return Carried(at, J, cs, cs_pi, is_refuted)
+        return Carried(at, J, roots, cs_pi, is_refuted)
+
+
+def sizes(J: Float[np.ndarray, "*n h d"], roots: Float[np.ndarray, "h d d"]) -> Float[np.ndarray, "*n"]:
+    """The sum over steps of |J root|."""
+    *rows, steps, d = J.shape
+    turned = np.moveaxis(J, -2, 0).reshape(steps, math.prod(rows), d) @ roots
+    total: np.ndarray = length(turned).sum(0).reshape(rows)
+    return total
 
 
 def values(
-    fit: Fit, reward: Float[np.ndarray, "H S A"], policy: Policy, beta: float, beta_all: float
+    fit: Fit,
+    reward: Float[np.ndarray, "H S A"],
+    policy: Policy,
+    beta: float,
+    beta_all: float,
+    moments: SecondMoments | None = None,
 ) -> Carried:
     """The pass from the last step to the first. beta: of V* of this reward, beta_all: of all V."""
     H, S, A = reward.shape
     d = fit.X.shape[-1]
     has_gradients = S * A * S * H * d * H <= MAX_GRADIENT_WORK
-    widths = fit.width(beta), fit.width(beta_all)
-    backward = Pass(fit, fit.n, beta, beta_all, *widths, has_gradients)
-    zeros, none = np.zeros(S), np.zeros(0)
+    backward = Pass(fit, fit.n, beta, beta_all, fit.width(beta_all), has_gradients, moments)
+    zeros, none = np.zeros(S), np.zeros((0, d, d))
     end = Numbers(*[zeros] * len(Numbers._fields))
-    carried = Carried(end, np.zeros((S, 0, d)), none, none, np.zeros(S, bool))
+    carried = Carried(end, np.zeros((S, 0, d)), none, np.zeros(0), np.zeros(S, bool))
     pi = probabilities(policy, A)
     for h in reversed(range(H)):
         carried = backward.step(carried, reward[h], pi[h])
@@ -373,9 +400,10 @@ def reward_bounds(
     beta: float,
     beta_all: float,
     eps: float,
+    moments: SecondMoments | None = None,
 ) -> Bounds:
     """The bounds of one policy for one reward; eps: of the best plan in the estimate, for every reward."""
-    return bounds_at_start(space, values(fit, reward, policy, beta, beta_all), eps)
+    return bounds_at_start(space, values(fit, reward, policy, beta, beta_all, moments), eps)
 
 
 def bounds_at_start(space: Space, first: Carried, eps: float) -> Bounds:

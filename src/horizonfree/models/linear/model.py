@@ -71,8 +71,8 @@ class LinearModel(Model):
 
     def with_rewards(self, rewards: Float[np.ndarray, "F H S A"]) -> "LinearModel":
         """The class with these rewards declared, which are set to 0 where no episode can be."""
-        kept = np.where(occupied_states(self.space)[..., None], rewards, 0.0)
-        return replace(self, declared=kept)
+        masked = np.where(occupied_states(self.space)[..., None], rewards, 0.0)
+        return replace(self, declared=masked)
 
     def kernel(self, parameter: Float[Leaf, "d S"]) -> Kernel:
         """<phi, mu>; NumPy in, NumPy out, or traced."""
@@ -248,3 +248,18 @@ def measures(given: Any, phi: Float[np.ndarray, "S A d"], unit: float, name: str
             f"(tolerance {SUM_TOLERANCE:g})"
         )
     return np.asarray(mu)
+
+
+def measures_of(phi: Float[np.ndarray, "S A d"], P: Float[np.ndarray, "S A S"]) -> Float[np.ndarray, "d S"]:
+    """The mu with <phi, mu> = P; refuses a table that these features do not express."""
+    S, _, d = phi.shape
+    mu = np.linalg.lstsq(phi.reshape(-1, d), P.reshape(-1, S), rcond=None)[0]
+    error = np.abs(phi @ mu - P)
+    if error.max() > SUM_TOLERANCE:
+        s, a, s_next = np.unravel_index(error.argmax(), error.shape)
+        raise FeatureError(
+            f"no mu gives the true probability {P[s, a, s_next]:.6g} of (s={s}, a={a}) -> {s_next}: the nearest gives "
+            f"{(phi @ mu)[s, a, s_next]:.6g}; give features that express the transition probabilities, or leave out "
+            "phi for one feature per state-action pair"
+        )
+    return measures(mu, phi, 1.0, "mu")

@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -174,11 +175,11 @@ def back(
     hit = np.where(stop, 1.0, step.leak + mean.hit)
     Q_star = r + mean.V_star
     V_star = Q_star.max(-1)
-    nothing = np.zeros_like(V)
+    zeros = np.zeros_like(V)
     now = Values(
         V_star=V_star,
-        kappa=nothing if is_last else chosen(kappa, pi),  # the last transition touches no reward
-        hit=nothing if is_last else chosen(hit, pi),
+        kappa=zeros if is_last else chosen(kappa, pi),  # the last transition touches no reward
+        hit=zeros if is_last else chosen(hit, pi),
         V=V,
         R=R,
         D=np.clip(D, 0.0, 1.0),
@@ -279,6 +280,9 @@ def bounds_of_states(around: EllipsoidAround, rewards: StateRewards) -> Iterator
     some = [rewards[first : first + REWARDS_PER_BLOCK] for first in range(0, len(rewards), REWARDS_PER_BLOCK)]
     occupied, lists = occupied_states(around.space), before(around.space)
     result = partial(_bounds_of_block, around, occupied, lists, _without_reward(around, occupied))
+    if threads() == 1:  # as in a browser, where none can be started
+        yield from chain.from_iterable(map(result, some))
+        return
     pool = ThreadPoolExecutor(threads())
     try:
         for bounds in pool.map(result, some):

@@ -202,6 +202,6 @@ def on_lists(space: Space, balls: Balls) -> Float[np.ndarray, "S A n"]:
     is_slot: Bool[np.ndarray, "m n"] = np.asarray(space.support)[s, a] & (
         np.asarray(space.succ)[s, a] == balls.succ[s, a, c][:, None]
     )
-    found = np.zeros((S, A, n))
-    found[s, a, is_slot.argmax(1)] = balls.prob[s, a, c]
-    return found
+    result = np.zeros((S, A, n))
+    result[s, a, is_slot.argmax(1)] = balls.prob[s, a, c]
+    return result

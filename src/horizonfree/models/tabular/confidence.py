@@ -215,15 +215,15 @@ class TabularConfidence(Confidence):
         eps = own.eps[lift.origin]
         balls = own.lifted(lift)
         pairs = np.argwhere(eps > 0).astype(np.int32)
-        nothing = no_joint(eps.shape)  # a pair has several copies, whose visits it would have to add up
-        result = uniform(lift.space, Kernel(balls.succ, balls.prob, False), eps, nothing)
+        empty = no_joint(eps.shape)  # a pair has several copies, whose visits it would have to add up
+        result = uniform(lift.space, Kernel(balls.succ, balls.prob, False), eps, empty)
         return replace(
             self,
             space=lift.space,
             kernel=lift.kernel(self.kernel),
             eps=result.gap(),
             balls=balls,
-            joint=nothing,
+            joint=empty,
             uniform=result,
             pairs=pairs,
             visits=redirect_forbidden(self.space.acts, visits)[lift.origin][*pairs.T],

@@ -293,9 +293,9 @@ def balls(counts: Float[np.ndarray, "X n"], possible: Int[np.ndarray, " X"], L: 
         for i in range(0, max(1, len(counts)), size)
     ]
     eps, r0 = (np.concatenate(x) for x in zip(*parts))
-    kept = np.where(counts >= r0[:, None], counts, 0.0)
-    centre = kept / np.maximum(kept.sum(-1, keepdims=True), 1.0)
-    return Ball(centre, eps * ROUNDING_FACTOR, (kept > 0).sum(-1) == possible)
+    counted = np.where(counts >= r0[:, None], counts, 0.0)
+    centre = counted / np.maximum(counted.sum(-1, keepdims=True), 1.0)
+    return Ball(centre, eps * ROUNDING_FACTOR, (counted > 0).sum(-1) == possible)
 
 
 def _smallest(

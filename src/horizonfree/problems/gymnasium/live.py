@@ -13,7 +13,6 @@ from horizonfree.errors import ModelError, OptionError, ShapeError
 from horizonfree.mdp.policies import policy_table
 from horizonfree.mdp.space import IMPOSSIBLE, UNSEEN, Space, Trajectory, may_stay
 from horizonfree.problems.endings import ENDED, NEVER, Endings, endings_of, num_copies, undeclared
-from horizonfree.problems.gymnasium.flatten import flatten
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.reachable import local_number
 
@@ -121,7 +120,8 @@ def run_episode(
     The environment's seed and the random actions come from rng; forbidden actions are never taken. After termination
     the state no longer changes. A transition that is impossible under every parameter raises an error.
     """
-    from horizonfree.problems.gymnasium.flatten import flatten
+
+    from horizonfree.problems.gymnasium.flatten import flatten  # needs gymnasium
 
     attempted = attempt(flatten(env, encode is not None), space, policy, rng, encode)
     if attempted.error is not None:
@@ -337,6 +337,8 @@ def rollout(
     state, its step is not a step of the environment.
     """
     check_is_env(env)
+    from horizonfree.problems.gymnasium.flatten import flatten
+
     env = flatten(env, encode is not None)
     H, S, A = space.sizes
     ended = np.asarray(layout.get(ENDED, ()), int)

@@ -81,12 +81,12 @@ class ExplicitModel(ReprMixin):
 
     def rewards(self, name: str) -> Float[np.ndarray, " C"]:
         """What each choice earns: the reward of its state and its own."""
-        found = np.zeros(self.num_choices)
+        result = np.zeros(self.num_choices)
         if name in self.state_rewards:
-            found += self.state_rewards[name][self.state_of]
+            result += self.state_rewards[name][self.state_of]
         if name in self.choice_rewards:
-            found += self.choice_rewards[name]
-        return found
+            result += self.choice_rewards[name]
+        return result
 
     def _repr_table(self) -> ReprTable:
         """Sizes, labels and rewards."""
@@ -125,7 +125,7 @@ class ExplicitModel(ReprMixin):
         rewards = {reward: np.zeros((S, A)) for reward in self.reward_names}
         for reward, paid in rewards.items():
             paid[self.state_of, where] = self.rewards(reward)
-        found = Mixture.from_kernels(
+        result = Mixture.from_kernels(
             [table],
             horizon=horizon,
             start=start_of(self.initial),
@@ -136,7 +136,7 @@ class ExplicitModel(ReprMixin):
             name=name,
             layout=layout_of(self.labels, rewards),
         )
-        return found.as_tabular(support="given")
+        return result.as_tabular(support="given")
 
     def to_drn(self, path: Any) -> None:
         """Write it as Storm's explicit text format."""
@@ -208,17 +208,17 @@ def numbered_actions(
     called "choice 0", "choice 1" by their order in the state.
     """
     index: dict[str, int] = {}
-    found = np.zeros(len(names), np.int64)
+    result = np.zeros(len(names), np.int64)
     if len(names) == len(first_choice) - 1:
-        return found, ["step"]
+        return result, ["step"]
     for s in range(len(first_choice) - 1):
         times: dict[str, int] = {}
         for c in range(first_choice[s], first_choice[s + 1]):
             name = "" if names[c] in UNNAMED else names[c]
             times[name] = times.get(name, 0) + 1
             full = name if times[name] == 1 else f"{name} #{times[name]}"
-            found[c] = index.setdefault(full if name else f"choice {times[name] - 1}", len(index))
-    return found, list(index)
+            result[c] = index.setdefault(full if name else f"choice {times[name] - 1}", len(index))
+    return result, list(index)
 
 
 def even(model: ExplicitModel) -> Float[np.ndarray, " B"]:
@@ -238,12 +238,12 @@ def layout_of(
     labels: Mapping[str, Bool[np.ndarray, " S"]], rewards: Mapping[str, Float[np.ndarray, "S A"]]
 ) -> dict[str, Any]:
     """The layout of a problem with labels, sets of states [L, S], and rewards [R, S, A]."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     if labels:
-        found |= {LABELS: sorted(labels), LABELLED: np.stack([labels[name] for name in sorted(labels)])}
+        result |= {LABELS: sorted(labels), LABELLED: np.stack([labels[name] for name in sorted(labels)])}
     if rewards:
-        found |= {REWARDS: sorted(rewards), PAID: np.stack([rewards[name] for name in sorted(rewards)])}
-    return found
+        result |= {REWARDS: sorted(rewards), PAID: np.stack([rewards[name] for name in sorted(rewards)])}
+    return result
 
 
 def check_path(path: Any) -> Any:
@@ -281,17 +281,17 @@ class Lists:
             return table
 
         self.target = padded(model.target)
-        self.low, room = padded(model.low), padded(model.high - model.low)
-        self.room, self.is_slot = room, is_slot
+        self.low, slack = padded(model.low), padded(model.high - model.low)
+        self.slack, self.is_slot = slack, is_slot
         self.left = 1 - self.low.sum(1)
 
     def extreme(self, V: Float[np.ndarray, " S"], is_largest: bool) -> Float[np.ndarray, " C"]:
         """The largest or smallest mean of V over the intervals of each choice."""
         v = V[self.target]
         order = np.argsort(np.where(self.is_slot, -v if is_largest else v, np.inf), axis=1, kind="stable")
-        room = np.take_along_axis(self.room, order, 1)
-        before = np.cumsum(room, 1) - room
-        more = np.clip(self.left[:, None] - before, 0.0, room)
+        slack = np.take_along_axis(self.slack, order, 1)
+        before = np.cumsum(slack, 1) - slack
+        more = np.clip(self.left[:, None] - before, 0.0, slack)
         return np.asarray((self.low * v).sum(1) + (more * np.take_along_axis(v, order, 1)).sum(1))
 
 
@@ -307,15 +307,17 @@ def value(model: ExplicitModel, text: str, uncertainty: str = "robust") -> float
 
 def values(model: ExplicitModel, text: str, is_cooperative: bool = False) -> Float[np.ndarray, " S"]:
     """The value of a property in every state, over all policies."""
-    found = properties.property(text).on_model(model)
-    best = np.maximum if found.is_max else np.minimum
+    result = properties.property(text).on_model(model)
+    best = np.maximum if result.is_max else np.minimum
     lists = Lists(model)
 
     def back(V: np.ndarray, _: int) -> np.ndarray:
-        paid = found.paid if isinstance(found, Accumulated) else 0.0
-        return best.reduceat(paid + lists.extreme(V, found.is_max == is_cooperative), model.first_choice[:-1])
+        paid = result.paid if isinstance(result, Accumulated) else 0.0
+        return best.reduceat(
+            paid + lists.extreme(V, result.is_max == is_cooperative), model.first_choice[:-1]
+        )
 
-    return _from_the_end(found, model.num_states, back)
+    return _from_the_end(result, model.num_states, back)
 
 
 def values_of_policy(

@@ -18,11 +18,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from horizonfree._exact import Kernels, Task
-from horizonfree._exact import optimal_policy as optimal_policy
-from horizonfree._exact import optimal_values as optimal_values
-from horizonfree._exact import policy_values as policy_values
-from horizonfree._exact import task_of as task_of
+from horizonfree._exact import Kernels, Task, optimal_values, policy_values, task_of
 from horizonfree._x64 import x64
 from horizonfree.errors import HorizonfreeError
 from horizonfree.mdp.rewards import goal, occupancy
@@ -155,7 +151,7 @@ def valid_vertices(model: Model, count: int, rng: np.random.Generator) -> np.nda
     """Vertices of the set of valid parameters in random directions: linear programmes; [count, *shape]."""
     from scipy.optimize import linprog
 
-    shape, matrix = _linear_map(model)
+    shape, matrix = linear_map(model)
     S, A = model.space.sizes[1:]
     sums, impossible = matrix.reshape(S * A, S, -1).sum(1), matrix[~_dense_support(model).ravel()]
     equal = np.vstack([sums, impossible])
@@ -181,7 +177,7 @@ def _dense_support(model: Model) -> Bool[np.ndarray, "S A S"]:
     return result
 
 
-def _linear_map(model: Model) -> tuple[tuple[int, ...], np.ndarray]:
+def linear_map(model: Model) -> tuple[tuple[int, ...], np.ndarray]:
     """The shape of a parameter, and the matrix [S*A*S, n] from parameters to dense kernels."""
     shape = model.parameter_shape
     units = np.eye(int(np.prod(shape))).reshape(-1, *shape)
