@@ -332,7 +332,7 @@ def _rows(plan: "Plan", true_loss: float | None, *, is_cost: bool) -> list[tuple
 
 def _constraint_data(plan: "Plan") -> dict[str, Any]:
     """The status of a plan within constraints, and the constraints, for JSON."""
-    from horizonfree.runs.constrained import ConstrainedPlan
+    from horizonfree.runs.plan import ConstrainedPlan
 
     if not isinstance(plan, ConstrainedPlan):
         return {}
@@ -342,7 +342,7 @@ def _constraint_data(plan: "Plan") -> dict[str, Any]:
 
 def _constraint_rows(plan: "Plan") -> list[tuple[str, Any, str]]:
     """The constraints, each with its interval."""
-    from horizonfree.runs.constrained import ConstrainedPlan
+    from horizonfree.runs.plan import ConstrainedPlan
 
     if not isinstance(plan, ConstrainedPlan):
         return []

@@ -9,23 +9,21 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._repr import ReprTable
 from horizonfree._validation import check_number, short_repr
 from horizonfree.errors import OptionError, RewardError
 from horizonfree.guarantees.certificate import (
     at_most_one,
     confidence_of,
-    interval,
     proved,
     round_up,
 )
 from horizonfree.mdp.events import Event, EventLift
-from horizonfree.mdp.names import name_of, number_of
+from horizonfree.mdp.names import name_of
 from horizonfree.mdp.policies import is_allowed
 from horizonfree.mdp.rewards import Reward, rescale, resolve
 from horizonfree.models import certify
@@ -34,10 +32,18 @@ from horizonfree.planning.constrained import ConstrainedSolution, OccupancyProgr
 from horizonfree.planning.induction import policy_values
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.observed import ObservedReward
-from horizonfree.runs.plan import Plan, make_plan, start_distribution_of
+from horizonfree.runs.plan import (
+    UNDECIDED,
+    ConstrainedPlan,
+    ConstraintResult,
+    Memory,
+    Plan,
+    make_plan,
+    start_distribution_of,
+)
 from horizonfree.runs.reward_spec import RewardSpec, extend_reward, is_property, on_problem
 
-FEASIBLE, INFEASIBLE, UNDECIDED = "feasible", "infeasible", "undecided"
+FEASIBLE, INFEASIBLE = "feasible", "infeasible"
 NUM_BISECTIONS = 10  # of how far bounds are tightened: to a thousandth of the slack
 NO_MORE = RewardSpec()  # no discount, and nothing paid for transitions or at the end
 STRICT = 1e-12  # by how much a contradiction must exceed rounding, as a share of its terms
@@ -54,79 +60,6 @@ class Constraint:
     reward: Any
     bound: float
     is_upper: bool
-
-
-@dataclass(frozen=True)
-class ConstraintResult:
-    """The expected total of one constraint under a plan, in the constraint's units, with its confidence interval."""
-
-    bound: float
-    is_upper: bool
-    value: float
-    low: float
-    high: float
-
-    @property
-    def status(self) -> str:
-        """Whether this plan certainly satisfies the constraint, certainly violates it, or neither is certain."""
-        ahead, behind = (self.high, self.low) if self.is_upper else (-self.low, -self.high)
-        bound = self.bound if self.is_upper else -self.bound
-        return "satisfied" if ahead <= bound else "violated" if behind > bound else "uncertain"
-
-    def summary(self) -> str:
-        """The constraint, and what is known of it, in a line."""
-        side = "at most" if self.is_upper else "at least"
-        return f"{self.value:.4g}, {interval(self.low, self.high)}; {side} {self.bound:.4g} is {self.status}"
-
-
-class Memory(NamedTuple):
-    """What a plan for events remembers: which of them were decided. `layout`: names of the states themselves."""
-
-    lift: EventLift
-    events: tuple[Event, ...]
-    layout: Any
-
-    def state(self, visited: Sequence[int]) -> int:
-        """The lifted state after these states were visited, the present one last."""
-        return self.lift.state(visited, self.events)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ConstrainedPlan(Plan):
-    """A plan within constraints. `gap` is against the best policy that satisfies all constraints in the true system.
-
-    `status`: "feasible" where this plan certainly satisfies all constraints, "infeasible" where certainly no policy
-    does, "undecided" where neither is proved, each with probability 1 - delta together with all other bounds. Where the
-    status is "infeasible" the policy is one with the smallest excess in the estimate, and `gap` says nothing.
-    `multipliers`: the prices of the constraints, in units of the reward, with which `gap` was proved.
-
-    Where a reward or a cost is an event, the plan remembers which events were decided: row m S + s of `policy` is for
-    state s, m the sum of 2^i over the events i (that of the reward first) that were decided at an earlier step.
-    """
-
-    constraints: tuple[ConstraintResult, ...] = ()
-    status: str = UNDECIDED
-    multipliers: Float[np.ndarray, " m"] | None = None
-    memory: Memory | None = None
-
-    def act(self, h: int, state: int | str, before: Sequence[int | str] = ()) -> int:
-        """The most probable action at step h (from 0) in a state; before: the states of the steps before, for events.
-
-        Actions are to be drawn with the probabilities in `policy`: constraints may not hold otherwise.
-        """
-        return super().act(h, self._row([*before, state]))
-
-    def _row(self, visited: Sequence[Any]) -> int:
-        if self.memory is None:
-            return number_of(self.layout, "states", visited[-1], self.policy.shape[1])
-        S = len(self.memory.lift.first)
-        return self.memory.state([number_of(self.memory.layout, "states", x, S) for x in visited])
-
-    def _repr_table(self) -> ReprTable:
-        table = super()._repr_table()
-        rows = [("status", self.status)]
-        rows += [(f"constraint {i + 1}", x.summary()) for i, x in enumerate(self.constraints)]
-        return ReprTable(table.title, [*rows, *table.lines])
 
 
 def at_most(cost: Any, bound: float) -> Constraint:
@@ -269,7 +202,7 @@ class Question:
 
     def _resolved(self, reward: Any, scale: str, spec: RewardSpec) -> Reward:
         """A reward that is no event, with its discount and what is paid later."""
-        if spec == NO_MORE:
+        if all(x is None for x in spec):
             return resolve(self.asked, reward, scale=scale)
         problem, table, lift = extend_reward(self.asked, reward, *spec)
         if lift is not None:

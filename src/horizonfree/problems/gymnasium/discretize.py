@@ -148,7 +148,7 @@ def discretize(
     numbered = (
         None if isinstance(env.action_space, Discrete) else Numbering(env.action_space, levels, "action")
     )
-    constants = None if lipschitz is None else _constants(lipschitz, len(seen))
+    constants = None if lipschitz is None else _constants(lipschitz, len(observed))
     return Discretized(env, observations, numbered, check_count(repeat, "repeat"), constants)
 
 
