@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree.errors import HorizonfreeError, OptionError
+from horizonfree.errors import HorizonfreeError, OptionError, RewardError
 from horizonfree.runs.plan import ConstrainedPlan
 
 

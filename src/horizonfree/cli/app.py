@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from horizonfree._deprecated import REMOVAL
-from horizonfree.cli import answers, compare, explore, lists, logs, plan, sweep, trade_offs
+from horizonfree.cli import answers, compare, explore, leaderboard, lists, logs, plan, sweep, trade_offs
 from horizonfree.errors import HorizonfreeError, OptionError, UnknownNameError
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors without a file name
@@ -49,10 +49,12 @@ for command in (
     trade_offs.risk,
     answers.certify,
     logs.audit,
+    logs.power,
     answers.verify,
     answers.robustness,
     answers.report,
     compare.compare,
+    leaderboard.leaderboard,
     sweep.sweep,
     answers.serve,
     lists.theory,
@@ -65,10 +67,12 @@ for command in (
             trade_offs.risk,
             answers.certify,
             logs.audit,
+            logs.power,
             answers.verify,
             answers.robustness,
             answers.report,
             compare.compare,
+            leaderboard.leaderboard,
             sweep.sweep,
         )
     )(command)

@@ -305,7 +305,7 @@ class EventLift(Lift):
         """The lifted state after these states were visited, the present one last."""
         *before, now = visited
         kept = sum(2**i for i, x in enumerate(events) if (x.decided[before] != OPEN).any())
-        return kept * len(self.first) + now
+        return int(kept * len(self.first) + now)
 
 
 def reach(problem: HasSpace, states: int | str | Sequence[int | str], *, within: int | None = None) -> Event:
@@ -313,6 +313,13 @@ def reach(problem: HasSpace, states: int | str | Sequence[int | str], *, within:
 
     within: how many transitions that may take, 0 to the horizon H; by default H - 1, at the steps that a reward is paid
     for. `Run.plan` and `Run.evaluate` take it in place of a reward.
+
+    >>> import horizonfree as hf
+    >>> problem = hf.make("river-swim", states=4, horizon=8)
+    >>> run = hf.explore(problem, episodes=50, progress=False)
+    >>> plan = run.plan(hf.reach(problem, 3, within=6))
+    >>> 0 <= plan.value_low <= plan.value <= plan.value_high <= 1
+    True
     """
     space = space_of(problem)
     steps = space.horizon - 1

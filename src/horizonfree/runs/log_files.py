@@ -17,6 +17,7 @@ from horizonfree._validation import (
     check_choice,
     check_count,
     check_real,
+    require,
     short_repr,
     suggestion,
 )
@@ -81,6 +82,17 @@ def from_log(
     start: from which state plans are made, by name or number; {name: probability}; or "unknown" (`Tabular`). By default
         the one in which all episodes begin. terminal: states in which every episode ends, or "unknown" (`Tabular`).
     budget: as for `from_episodes`.
+
+    >>> import horizonfree as hf
+    >>> log = {
+    ...     "episode": [1, 1, 2, 2],
+    ...     "state": ["low", "high", "low", "low"],
+    ...     "action": ["wait", "sell", "sell", "wait"],
+    ...     "next_state": ["high", "low", "low", "high"],
+    ... }
+    >>> run = hf.from_log(log)
+    >>> run.episodes, run.plan(hf.goal(run.problem, "low")).policy.shape
+    (2, (2, 2))
     """
     if not isinstance(problem, Problem | None):
         raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Problem")
@@ -141,6 +153,16 @@ def certify(
 
     misspecification: how far the transition laws may be from those of one parameter, as for `Run.certificate`.
     alternatives: richer classes that may refute this one, as for `Run.check`.
+
+    >>> import horizonfree as hf
+    >>> log = {
+    ...     "episode": [1, 1, 2, 2],
+    ...     "state": ["low", "high", "low", "low"],
+    ...     "action": ["wait", "sell", "sell", "wait"],
+    ...     "next_state": ["high", "low", "low", "high"],
+    ... }
+    >>> hf.certify(log).eps  # four steps certify nothing
+    1.0
     """
     if isinstance(problem, Problem):
         if log:
@@ -266,7 +288,7 @@ def _ranks(code: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
 
 
 def _numbered(number: Int[np.ndarray, " n"], code: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
-    return np.append(number, -1)[code]
+    return np.asarray(np.append(number, -1)[code])
 
 
 def _filled(S: Int[np.ndarray, "K H1"]) -> Int[np.ndarray, "K H1"]:
@@ -440,8 +462,12 @@ def _sizes(
     if names is not None and size is not None:
         raise OptionError(f"{role}s and num_{role}s both say how many {role}s there are; give one of them")
     if names is not None:
-        if not isinstance(names, (list, tuple)) or not all(isinstance(x, str) for x in names):
-            raise OptionError(f"{role}s is {short_repr(names)}; it must be a list of names")
+        require(
+            isinstance(names, (list, tuple)) and all(isinstance(x, str) for x in names),
+            f"{role}s",
+            names,
+            "a list of names",
+        )
         index = {x: i for i, x in enumerate(names)}
         return len(names), list(names), _numbers_of(rows, role, index, len(names)), False
     if labels.are_numbers and labels.labels and labels.labels[0] < 0:

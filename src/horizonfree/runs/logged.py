@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._jit import jit
-from horizonfree._validation import check_count, check_integers, check_real, short_repr
+from horizonfree._validation import check_count, check_integers, check_real, require
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import LogWarning, ModelError, OptionError, ShapeError
 from horizonfree.guarantees.e_processes import ladder
@@ -128,7 +128,8 @@ class Episodes:
 @jit
 def _init_evidence(model: Model, budget: int | None) -> Evidence:
     """Evidence before the first episode with its history, as one program."""
-    return model.init_evidence(ladder(budget, model.burn_in), has_history=True)
+    evidence: Evidence = model.init_evidence(ladder(budget, model.burn_in), has_history=True)
+    return evidence
 
 
 def from_episodes(problem: Problem, episodes: Any, *, ended: Any = None, budget: int | None = None) -> Run:
@@ -145,6 +146,13 @@ def from_episodes(problem: Problem, episodes: Any, *, ended: Any = None, budget:
     ended: the rest of a short episode was not observed (`truncated`). It is an error if an episode ended in a state
     that the problem does not allow to be final, or that other episodes leave. Where the problem has states that may
     end an episode or not, and an episode stops in one of them, `ended` must be given.
+
+    >>> import numpy as np, horizonfree as hf
+    >>> problem = hf.make("river-swim", states=4, horizon=8)
+    >>> states = np.zeros((100, 9), int)  # [K, H+1]
+    >>> actions = np.zeros((100, 8), int)  # [K, H]
+    >>> hf.from_episodes(problem, (states, actions)).episodes
+    100
     """
     if not isinstance(problem, Problem):
         raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Problem")
@@ -275,10 +283,13 @@ def _is_ended(problem: Problem, rows: Episodes, ended: Any) -> Bool[np.ndarray, 
             )
         return np.zeros(K, bool)
     flags = check_real(ended, "ended")
-    if flags.shape != (K,) or flags.dtype != bool:
-        raise ShapeError(
-            f"ended is {short_repr(ended)}; it must be True or False for each of the {K} episodes"
-        )
+    require(
+        flags.shape == (K,) and flags.dtype == bool,
+        "ended",
+        ended,
+        f"True or False for each of the {K} episodes",
+        ShapeError,
+    )
     return flags
 
 

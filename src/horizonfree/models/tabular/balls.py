@@ -106,7 +106,7 @@ class Balls:
     @property
     def is_unknown(self) -> Bool[np.ndarray, "S A"]:
         """Where nothing is known."""
-        return ~np.isfinite(self.eps)
+        return np.asarray(~np.isfinite(self.eps))
 
     @property
     def leak(self) -> Float[np.ndarray, "S A"]:
@@ -138,9 +138,9 @@ class Balls:
             top = v.max(-1)[:, None, None]
             if self.copies is not None:
                 top = v.reshape(len(v), -1, self.copy_size).max(-1)[:, self.copies]
-            return np.where(self.is_open, top, centre)
+            return np.asarray(np.where(self.is_open, top, centre))
         at_slot = v[:, None, None, :] if space.is_dense else v[:, space.succ]
-        return np.where(space.support, at_slot, -np.inf).max(-1)
+        return np.asarray(np.where(space.support, at_slot, -np.inf).max(-1))
 
 
 # How large each transition probability of a table can be: the balls projected on every entry.

@@ -51,4 +51,4 @@ class TabularDiagnostics(Diagnostics):
 
 def _radii(confidence: TabularConfidence) -> Float[np.ndarray, "S A"]:
     """|p - p_hat| <= sqrt(eps/2) for every successor."""
-    return np.minimum(1.0, confidence.row_error())
+    return np.asarray(np.minimum(1.0, confidence.row_error()))

@@ -198,7 +198,7 @@ class RobustTabularConfidence(Confidence):
 
     def row_error(self) -> Float[np.ndarray, "S A"]:
         """How far P* may be from the frequencies, in total variation."""
-        return np.sqrt(self.laws.balls.eps / 2) + self.laws.xi
+        return np.asarray(np.sqrt(self.laws.balls.eps / 2) + self.laws.xi)
 
     def lifted(self, lift: Lift) -> "RobustTabularConfidence":
         """The same laws: a lifted pair has that of the pair which it lifts, and they may depend on the past anyway."""
