@@ -27,7 +27,7 @@ from horizonfree.guarantees.certificate import round_up
 from horizonfree.mdp.events import Lift
 from horizonfree.mdp.policies import redirect_forbidden
 from horizonfree.mdp.space import Kernel, Space
-from horizonfree.models.base import Bounds, Confidence, Number, Policy, probabilities
+from horizonfree.models.base import FORECAST_TIMES, Bounds, Confidence, Number, Policy, probabilities
 from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.tabular.balls import Balls, highest_mean
 from horizonfree.models.tabular.confidence import ETAS
@@ -40,7 +40,6 @@ COINS = (
 )
 BISECTIONS = 60
 BLOCK_SIZE = 2**20  # numbers that are computed side by side
-FORECAST_TIMES = [1.25**k for k in range(1, 42)]  # as much data, up to 10,000 times
 
 
 def regret(m: Float[np.ndarray, " X"], n: Float[np.ndarray, " X"]) -> Float[np.ndarray, " X"]:
