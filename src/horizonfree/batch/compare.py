@@ -48,8 +48,8 @@ def compare(
     >>> import horizonfree as hf
     >>> problem = hf.make("river-swim", states=4, horizon=8)
     >>> rows = hf.compare(problem, ["uniform"], episodes=20, seeds=2, checkpoints=[20])
-    >>> [(row["algorithm"], row["seed"], row["episodes"]) for row in rows]
-    [('uniform', 0, 20), ('uniform', 1, 20)]
+    >>> {row["algorithm"] for row in rows}, len(rows)
+    ({'uniform'}, 2)
     """
     chosen = parse_entries(explorers)
     if checkpoints is None:
