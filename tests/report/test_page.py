@@ -86,7 +86,7 @@ def test_a_report_says_what_matters_and_stands_alone(
         f"{run.problem.name}: {run.episodes} ",
         "Settings and versions",
         "numpy",
-        "Plans for three rewards",
+        "Plans for single rewards",
     ]:
         assert words in page.text
     assert list(path.parent.iterdir()) == [path]

@@ -21,9 +21,8 @@ from horizonfree._validation import check_int, require, short_repr
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.guarantees.certificate import confidence_of
 from horizonfree.mdp.events import reach
-from horizonfree.mdp.space import Kernel, Space
+from horizonfree.mdp.space import Space
 from horizonfree.planning import evaluate, visits
-from horizonfree.planning.induction import best_plan, policy_values
 from horizonfree.problems.problem import Problem, true_gap
 from horizonfree.report.facts import (
     explorer_label_of,
@@ -37,6 +36,7 @@ from horizonfree.report.facts import (
 )
 from horizonfree.runs.credible import likely
 from horizonfree.runs.plan import Plan
+from horizonfree.runs.reward_spec import event_values
 from horizonfree.runs.run import Run
 
 MISSPECIFICATIONS = (
@@ -222,16 +222,11 @@ class Session:
         event = reach(problem, [s for s, weight in painting.weights if weight > 0])
         plan = self.run.plan(event, delta=self.delta)
         policy = np.concatenate([plan.policy, np.zeros_like(plan.policy, shape=(1, problem.num_states))])
-        lift, table = event.lift(problem.space), event.reward(problem.space)
-
-        def values(kernel: Kernel) -> Float[np.ndarray, "H1 X"]:
-            return policy_values(lift.kernel(kernel), table, policy[:, lift.origin])
-
-        V, loss = values(plan.kernel)[:, lift.first], None
+        found, loss = event_values(problem, event, policy, plan.kernel), None
         if problem.truth is not None:
-            best = best_plan(lift.kernel(problem.kernel()), table).V[0]
-            loss = max(0.0, float(lift.space.at_start(best - values(problem.kernel())[0])))
-        return CachedPlan(dataclasses.replace(plan, policy=policy), V, loss)
+            true = event_values(problem, event, policy, problem.kernel())
+            loss = max(0.0, true.best - true.value)
+        return CachedPlan(dataclasses.replace(plan, policy=policy), found.V, loss)
 
     def episode(self, plan: Plan, start: int, seed: int) -> Int[np.ndarray, " H1"]:
         """The states of one episode, simulated with the truth if it is known, else with the estimate."""
