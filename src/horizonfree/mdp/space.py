@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array, Leaf, node, static
-from horizonfree._validation import check_floats, check_int
+from horizonfree._validation import check_floats, check_int, require
 from horizonfree.errors import KernelError, ShapeError
 
 TOLERANCE = 1e-8  # how far a row of probabilities may be from summing to one
@@ -223,15 +223,17 @@ def check_space(space: Space) -> None:
     S, A, _ = succ.shape
     _check_acts(space.acts, succ, support)
     is_full = np.array_equal(succ, np.broadcast_to(np.arange(S), (S, A, S)))
-    if not isinstance(space.is_dense, bool) or space.is_dense > is_full:
-        raise ShapeError(
-            f"is_dense is {space.is_dense!r}; it must be true where succ lists all states, or false"
-        )
+    require(
+        isinstance(space.is_dense, bool) and space.is_dense <= is_full,
+        "is_dense",
+        space.is_dense,
+        "true where succ lists all states, or false",
+        ShapeError,
+    )
     start = space.start if space.initial is None else np.asarray(space.initial)
     again = make_space(succ, support, space.is_dense, space.horizon, start)
     for name, x in {"horizon": space.horizon, "start": space.start}.items():
-        if isinstance(x, float):
-            raise ShapeError(f"{name} is {x!r}; it must be a whole number, without a point")
+        require(not isinstance(x, float), name, x, "a whole number, without a point", ShapeError)
     if space.initial is not None and np.asarray(space.initial).dtype != np.float64:
         raise ShapeError(f"start has type {np.asarray(space.initial).dtype}; a distribution is float64")
     is_bool = np.asarray(space.reachable).dtype == bool

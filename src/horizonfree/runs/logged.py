@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._jit import jit
-from horizonfree._validation import check_count, check_integers, check_real, short_repr
+from horizonfree._validation import check_count, check_integers, check_real, require
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import LogWarning, ModelError, OptionError, ShapeError
 from horizonfree.guarantees.e_processes import ladder
@@ -283,10 +283,13 @@ def _is_ended(problem: Problem, rows: Episodes, ended: Any) -> Bool[np.ndarray, 
             )
         return np.zeros(K, bool)
     flags = check_real(ended, "ended")
-    if flags.shape != (K,) or flags.dtype != bool:
-        raise ShapeError(
-            f"ended is {short_repr(ended)}; it must be True or False for each of the {K} episodes"
-        )
+    require(
+        flags.shape == (K,) and flags.dtype == bool,
+        "ended",
+        ended,
+        f"True or False for each of the {K} episodes",
+        ShapeError,
+    )
     return flags
 
 

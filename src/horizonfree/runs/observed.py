@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._repr import ReprMixin, ReprTable
-from horizonfree._validation import check_floats, check_probability, short_repr
+from horizonfree._validation import check_floats, check_probability, require
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import proved, round_up
 from horizonfree.mdp.space import UNSEEN, Trajectory
@@ -87,10 +87,12 @@ class ObservedReward(ReprMixin):
     def between(self, low: float, high: float) -> "ObservedReward":
         """The same, with rewards known to be in [low, high]."""
         ends = check_floats([low, high], "the range of rewards")
-        if not (np.isfinite(ends).all() and ends[0] < ends[1]):
-            raise OptionError(
-                f"the range of rewards is {short_repr((low, high))}; it must be two numbers, the smaller first"
-            )
+        require(
+            np.isfinite(ends).all() and ends[0] < ends[1],
+            "the range of rewards",
+            (low, high),
+            "two numbers, the smaller first",
+        )
         if self.count.any() and not (low <= self.least and self.most <= high):
             raise OptionError(
                 f"rewards from {float(self.least):g} to {float(self.most):g} were recorded; the range "
