@@ -107,7 +107,7 @@ def test_every_figure_says_what_is_seen(text: str, run: Run, figures: Figures) -
         "Visits of",
     ):
         assert sum(shown in label for label in told) == 1
-    assert sum("First action at the start" in label for label in told) == 3
+    assert sum("First action at the start" in label for label in told) == 4
 
 
 def test_maps_have_a_bar_from_the_lowest_to_the_highest_value(run: Run, figures: Figures) -> None:
