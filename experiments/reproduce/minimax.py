@@ -1,6 +1,6 @@
 """E4: the hard instances of the lower bound, an exact oracle, and what is left of the signs of mu.
 
-An instance of dimension d is made for K0 = 3 d^2 episodes: Delta = 1/sqrt(192 K0). With so many no algorithm is, for
+An instance of dimension d is made for K0 episodes, 3 d^2 in E4, several in E4_eps: Delta = 1/sqrt(192 K0). With so many no algorithm is, for
 all mu, better than eps_0 = D (1 - t - 2 delta)/((1 - delta) sqrt(192 K0)) with probability 1 - delta (docs/theory.md),
 and on average over mu every sign is wrong with probability (1 - t)/2 = 0.346 at least. A run goes on to multiples of
 K0, that is to K = c d^2/eps_0^2. Its plan for the reward "1/H in x_3" loses 2 Delta (H-1)/H for each wrong sign.
@@ -25,13 +25,14 @@ WRONG = (1 - TOTAL_VARIATION) / 2  # of every sign, with K0 episodes, on average
 
 def tasks(given: dict, lines: list[dict]) -> list[dict]:
     """A task is a dimension and an explorer: every truth with every seed."""
-    multiples, truths = given.pop("multiples"), given.pop("truths")
+    multiples, truths, sizes = given.pop("multiples"), given.pop("truths"), given.pop("K0", [])
     found = parse({**given, "checkpoints": [1]})
     common = {"multiples": multiples, "truths": truths, "seeds": found.seeds, "delta": found.delta}
     return [
-        {"problem": place, "explorer": label, "world": world, "who": who, **common}
+        {"problem": place + name, "explorer": label, "world": world, "who": who, **common, **size}
         for place, world in found.problems.items()
         for label, who in found.explorers.items()
+        for name, size in ([(f" K0={x}", {"K0": x}) for x in sizes] or [("", {})])
     ]
 
 
@@ -59,7 +60,7 @@ def own_plan(explorer, model, now, reward):
 def rows(task: dict) -> list[dict]:
     """Wrong signs of every member at every multiple of K0."""
     d, H = task["world"]["dim"], task["world"]["horizon"]
-    K0 = 3 * d**2
+    K0 = task.get("K0", 3 * d**2)
     worlds = [hf.make("hard-instance", dim=d, horizon=H, episodes=K0, seed=i) for i in range(task["truths"])]
     unit = 2 * (H - 1) / H / math.sqrt(192 * K0)
     reward = hf.occupancy(worlds[0], ABSORBING)
