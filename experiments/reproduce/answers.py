@@ -3,6 +3,7 @@
 import time
 from itertools import product
 
+import families  # noqa: F401  (registers the problems of E8)
 import jax
 import minimax
 import monitor

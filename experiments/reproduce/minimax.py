@@ -1,9 +1,10 @@
 """E4: the hard instances of the lower bound, an exact oracle, and what is left of the signs of mu.
 
-An instance of dimension d is made for K0 episodes, 3 d^2 in E4, several in E4_eps: Delta = 1/sqrt(192 K0). With so many no algorithm is, for
-all mu, better than eps_0 = D (1 - t - 2 delta)/((1 - delta) sqrt(192 K0)) with probability 1 - delta (docs/theory.md),
-and on average over mu every sign is wrong with probability (1 - t)/2 = 0.346 at least. A run goes on to multiples of
-K0, that is to K = c d^2/eps_0^2. Its plan for the reward "1/H in x_3" loses 2 Delta (H-1)/H for each wrong sign.
+An instance of dimension d is made for K0 episodes, 3 d^2 in E4, several numbers in E4_eps: Delta = 1/sqrt(192 K0).
+With so many no algorithm is, for all mu, better than eps_0 = D (1 - t - 2 delta)/((1 - delta) sqrt(192 K0)) with
+probability 1 - delta (docs/theory.md), and on average over mu every sign is wrong with probability (1 - t)/2 = 0.346 at
+least. A run goes on to multiples of K0, that is to K = c d^2/eps_0^2. Its plan for the reward "1/H in x_3" loses
+2 Delta (H-1)/H for each wrong sign.
 """
 
 import math

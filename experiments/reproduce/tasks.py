@@ -15,7 +15,6 @@ E4 and E7 are no sweeps: minimax.py and monitor.py make their tasks.
 import tomllib
 from pathlib import Path
 
-import families  # noqa: F401  (registers the problems of E8)
 import minimax
 import monitor
 import scales
