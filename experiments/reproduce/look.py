@@ -136,8 +136,6 @@ class Look:
             found["own_gap"] = float(np.asarray(_own_losses(*given)).max())
         if "claim" in self.wanted:
             found |= self._claim(run, is_last)
-        if "paper" in self.wanted:
-            found["paper"] = run.certificate(self.delta, method="paper").eps if is_last else np.nan
         if "families" in self.wanted:
             found |= self._families(run, space, truth, model)
         return found

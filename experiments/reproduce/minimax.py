@@ -11,6 +11,7 @@ import math
 
 import equinox as eqx
 import numpy as np
+from exponents import crossing, draws, fits, interval
 
 import horizonfree as hf
 from horizonfree._x64 import to_device, x64
@@ -21,6 +22,7 @@ from horizonfree.sweeps.tasks import explorer_options
 from horizonfree.theory.bounds import TOTAL_VARIATION
 
 ABSORBING = 2  # x_3
+SHARE = 0.3  # of wrong signs: met between the looks of E4_eps
 WRONG = (1 - TOTAL_VARIATION) / 2  # of every sign, with K0 episodes, on average over mu: at least
 
 
@@ -101,3 +103,33 @@ def rows(task: dict) -> list[dict]:
 def failures(rows: list[dict], field: str = "wrong") -> float:
     """How often the plan lost more than eps_0."""
     return float(np.mean([row[field] * row["unit"] > row["eps_0"] for row in rows]))
+
+
+def against_eps(rows: list[dict]) -> tuple[str, list[float]]:
+    """Of an explorer: the exponent of 1/eps_0 in the episodes until SHARE of the signs are wrong, and these episodes.
+
+    The share is a mean over truths and seeds; truths are drawn with replacement, then the seeds of each.
+    """
+    sizes, multiples = (sorted({row[name] for row in rows}) for name in ("K0", "multiple"))
+    truths, seeds = (sorted({row[name] for row in rows}) for name in ("truth", "seed"))
+    wrong = np.zeros((len(sizes), len(multiples), len(truths), len(seeds)))
+    for row in rows:
+        place = [
+            x.index(row[key])
+            for x, key in zip((sizes, multiples, truths, seeds), ("K0", "multiple", "truth", "seed"))
+        ]
+        wrong[tuple(place)] = row["wrong"] / (row["dim"] - 1)
+
+    def episodes(table: np.ndarray) -> list[float]:
+        return [
+            K0 * crossing(np.array(multiples), share, SHARE) for K0, share in zip(sizes, table.mean((2, 3)))
+        ]
+
+    chosen, own = draws(len(truths), len(seeds))
+    found = [episodes(wrong)] + [episodes(wrong[:, :, i, j]) for i, j in zip(chosen, own)]
+    with np.errstate(
+        divide="ignore", invalid="ignore"
+    ):  # draws in which the share is not met between the looks
+        slopes = 2 * fits(np.log(sizes), np.log(found))[0]  # 1/eps_0 grows as the root of K0
+    low, high = interval(slopes[1:], len(truths))
+    return f"{slopes[0]:+.2f} [{low:+.2f}, {high:+.2f}]", found[0]

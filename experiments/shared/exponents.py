@@ -90,24 +90,21 @@ def exponent(sizes: list[float], values: np.ndarray) -> Exponent:
     x, y = np.log(sizes[kept]), values[kept]
     table = np.concatenate([np.median(y.reshape(len(x), -1), 1)[None], _drawn_medians(y)])
     with np.errstate(divide="ignore", invalid="ignore"):  # draws with a censored median are left out
-        slope, bend = _fits(x, np.log(table))
+        slope, bend = fits(x, np.log(table))
         last = float(np.diff(np.log(table[0]))[-1] / np.diff(x)[-1])
-    tail = _tail(I if I > 1 else S)
-    (low, high), (bend_low, bend_high) = (_interval(z[1:], tail) for z in (slope, bend))
+    (low, high), (bend_low, bend_high) = (interval(z[1:], I if I > 1 else S) for z in (slope, bend))
     found = float(slope[0]), low, high, float(bend[0]), bend_low, bend_high, last
     return Exponent(*found, used, dropped, I)
 
 
-def _drawn_medians(y: np.ndarray) -> np.ndarray:
-    """[draws, sizes]: medians over instances drawn with replacement, and seeds drawn within each."""
-    I, S = y.shape[1:]
+def draws(instances: int, seeds: int) -> tuple[np.ndarray, np.ndarray]:
+    """Indices [draws, instances, seeds]: instances drawn with replacement, and seeds drawn within each."""
     rng = np.random.default_rng(0)
-    instances = rng.integers(I, size=(DRAWS, I, 1)) if I > 1 else np.zeros((DRAWS, 1, 1), int)
-    seeds = rng.integers(S, size=(DRAWS, I, S))
-    return np.stack([np.median(z[instances, seeds].reshape(DRAWS, -1), 1) for z in y], axis=1)
+    chosen = rng.integers(instances, size=(DRAWS, instances, 1))
+    return chosen, rng.integers(seeds, size=(DRAWS, instances, seeds))
 
 
-def _fits(x: np.ndarray, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def fits(x: np.ndarray, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Slopes of lines, and the coefficients of the squares of parabolas, by least squares, for each row of logs."""
     x = x - x.mean()
     slope = logs @ x / (x @ x)
@@ -115,16 +112,17 @@ def _fits(x: np.ndarray, logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return slope, logs @ square / (square @ square)
 
 
-def _tail(n: int) -> float:
-    """The percentile that stands for TAIL with n instances."""
-    if n < 2:
-        return np.nan
-    return float(scipy.stats.norm.cdf(np.sqrt(n / (n - 1)) * scipy.stats.t.ppf(TAIL, n - 1)))
-
-
-def _interval(drawn: np.ndarray, tail: float) -> tuple[float, float]:
+def interval(drawn: np.ndarray, n: int) -> tuple[float, float]:
+    """The 95 % interval of draws that come from n instances; draws that are no number are left out."""
     usable = drawn[np.isfinite(drawn)]
-    if not len(usable) or np.isnan(tail):
+    if not len(usable) or n < 2:
         return np.nan, np.nan
+    tail = scipy.stats.norm.cdf(np.sqrt(n / (n - 1)) * scipy.stats.t.ppf(TAIL, n - 1))
     low, high = np.quantile(usable, [tail, 1 - tail])
     return float(low), float(high)
+
+
+def _drawn_medians(y: np.ndarray) -> np.ndarray:
+    """[draws, sizes]: the median over all runs of each draw."""
+    instances, seeds = draws(*y.shape[1:])
+    return np.stack([np.median(z[instances, seeds].reshape(DRAWS, -1), 1) for z in y], axis=1)
