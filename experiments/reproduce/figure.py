@@ -215,7 +215,7 @@ def rescaled(folder: Path) -> str:
         lines = []
         for explorer in values(rows, "explorer"):
             mine = chosen(rows, kind=kind, explorer=explorer)
-            cells = [ends(*samples(last(mine), field, "horizon")) for field in ("width", "paper", "eps")]
+            cells = [ends(*samples(last(mine), field, "horizon")) for field in ("width", "eps")]
             at = chosen(mine, horizon=256) or mine
             in_K = exponent(*samples(at, "width", "episodes"))
             outside = [violations(chosen(mine, horizon=x)) for x in sorted(values(mine, "horizon"))]
@@ -223,7 +223,6 @@ def rescaled(folder: Path) -> str:
         heads = [
             kind,
             "V_hat or U, exponent of H",
-            "own claim",
             "certificate",
             "V_hat or U, exponent of K at H = 256",
         ]

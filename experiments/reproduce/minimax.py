@@ -8,11 +8,11 @@ least. A run goes on to multiples of K0, that is to K = c d^2/eps_0^2. Its plan 
 """
 
 import math
+import sys
+from pathlib import Path
 
 import equinox as eqx
 import numpy as np
-from exponents import crossing, draws, fits, interval
-
 import horizonfree as hf
 from horizonfree._x64 import to_device, x64
 from horizonfree.planning.traced import optimal_jax
@@ -20,6 +20,10 @@ from horizonfree.problems.named.lower_bounds import sign_vectors
 from horizonfree.sweeps.spec import parse
 from horizonfree.sweeps.tasks import explorer_options
 from horizonfree.theory.bounds import TOTAL_VARIATION
+
+sys.path.append(str(Path(__file__).parents[1] / "shared"))
+
+from exponents import crossing, draws, fits, interval
 
 ABSORBING = 2  # x_3
 SHARE = 0.3  # of wrong signs: met between the looks of E4_eps
