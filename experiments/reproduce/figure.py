@@ -215,6 +215,8 @@ def rescaled(folder: Path) -> str:
         lines = []
         for explorer in values(rows, "explorer"):
             mine = chosen(rows, kind=kind, explorer=explorer)
+            if not mine:
+                continue
             cells = [ends(*samples(last(mine), field, "horizon")) for field in ("width", "eps")]
             at = chosen(mine, horizon=256) or mine
             in_K = exponent(*samples(at, "width", "episodes"))

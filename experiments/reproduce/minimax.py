@@ -13,6 +13,7 @@ from pathlib import Path
 
 import equinox as eqx
 import numpy as np
+
 import horizonfree as hf
 from horizonfree._x64 import to_device, x64
 from horizonfree.planning.traced import optimal_jax

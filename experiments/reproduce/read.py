@@ -100,8 +100,11 @@ def stepwise(folder: Path) -> list[dict]:
 def told(rows: list[dict], target: float, field: str) -> str:
     """The median of the episodes to a target; where it is not known, on which side of the checkpoints it lies."""
     looks = values(rows, "episodes")
-    found = float(np.median([row["needed"] for row in episodes_to(rows, target, field)]))
-    return f"< {min(looks)}" if found == 0 else f"> {max(looks)}" if np.isinf(found) else f"{found:.0f}"
+    found = [row["needed"] for row in episodes_to(rows, target, field)]
+    low, high = (float(np.quantile(found, 0.5, method=x)) for x in ("lower", "higher"))
+    if low == 0:
+        return f"< {min(looks)}"
+    return f"> {max(looks)}" if np.isinf(high) else f"{(low + high) / 2:.0f}"
 
 
 def violations(rows: list[dict]) -> str:
