@@ -32,7 +32,7 @@ FILES = {  # the most important first
         HERE / "tuning_jin.toml",
         HERE / "tuning_linear.toml",
     ],
-    "E8": [HERE / "E8.toml"],
+    "E8": [HERE / "E8.toml", HERE / "E8_cover.toml"],
     "E9": [HERE / "E9.toml"],
     "E4_eps": [HERE / "E4_eps.toml"],
     "E1": [HERE / "E1.toml", HERE / "E1_tables.toml"],
