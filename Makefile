@@ -7,7 +7,7 @@ TOUR_STAMP := .venv/.installed-tour
 SOURCES := pyproject.toml constraints.txt hatch_build.py $(wildcard src/horizonfree/native/*.[ch])
 INSTALL := $(BIN)/uv pip install -q --compile-bytecode --reinstall-package horizonfree -c constraints.txt
 
-.PHONY: install tour test test-all test-core test-versions soak check lint bench reproduce-small browser docs constraints wheels cibuildwheel clean
+.PHONY: install tour test test-all test-core test-versions soak check lint bench reproduce-small browser notebooks docs constraints wheels cibuildwheel clean
 
 install: $(STAMP)  ## the library, its tests and its peers, in .venv
 
@@ -60,8 +60,12 @@ bench: $(STAMP)  ## speed, side by side with peers
 	$(BIN)/uv pip install -q --compile-bytecode -c constraints.txt -e '.[dev,bench]'
 	for script in $(filter-out benchmarks/soak.py benchmarks/bits.py benchmarks/device.py,$(wildcard benchmarks/[a-z]*.py)); do $(BIN)/python $$script || exit 1; done
 
+notebooks: $(STAMP)  ## execute the notebooks and write their pages, docs/notebooks/
+	$(BIN)/python notebooks/build.py
+
 docs: $(STAMP)  ## the site, into site/: open site/index.html, or `python -m http.server -d site` for its search
 	PYTHONPATH=docs $(BIN)/zensical build --clean --strict
+	$(BIN)/python playground/build.py site/playground
 
 reproduce-small: $(STAMP)  ## the paper's claims, measured in a reduced form, tables into out/reproduce-small
 	$(BIN)/python experiments/reproduce/run.py --small --workers 2

@@ -20,7 +20,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 FOLDER = Path("src/horizonfree/native")
 FLAGS = (
-    *("-std=gnu11", "-O3", "-shared", "-fPIC", "-fno-semantic-interposition", "-fopenmp-simd"),
+    *("-std=gnu11", "-O3", "-shared", "-fPIC", "-fno-semantic-interposition", "-fopenmp-simd", "-Wno-psabi"),
     *(
         "-fno-math-errno",
         "-fno-trapping-math",

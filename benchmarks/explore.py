@@ -37,7 +37,7 @@ from horizonfree.estimators.ridge import Ridge
 from horizonfree.explorers.hf_ucrl_rfe import HFUCRLRFE
 from horizonfree.explorers.loop import init_progress, simulate_block
 from horizonfree.guarantees.e_processes import ladder
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 
 CHAIN = {"name": "double-chain", "length": 31, "horizon": 20}
 GRID = {"name": "zoned-grid", "size": 21, "zones": 1, "horizon": 20}

@@ -25,7 +25,7 @@ import numpy as np
 from horizonfree import oracle
 from horizonfree._x64 import scope, to_device
 from horizonfree.oracle.search import search_in_c, search_in_jax
-from horizonfree.problems.named.grids import zoned_grid
+from horizonfree.problems.named.navigation import zoned_grid
 
 SIZES = [(8, 20), (8, 50), (20, 20), (20, 50)]  # side of the grid, H
 LARGE = [(50, 20), (50, 50)]

@@ -21,8 +21,7 @@ from matplotlib.figure import Figure
 from shared import COLORS, figure, main
 
 import horizonfree as hf
-from horizonfree.cli.policy_files import read_policy
-from horizonfree.cli.reward_files import read_reward
+from horizonfree.cli.array_files import read_policy, read_reward
 
 LOADS, WEAR = ("light", "heavy"), 10  # wear 0 to 8, and 9: failed
 STATES = [f"{load}-{'failed' if w == WEAR - 1 else w}" for load in LOADS for w in range(WEAR)]

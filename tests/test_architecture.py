@@ -27,7 +27,6 @@ BASE = {
     "_repr",
     "_jit",
     "_validation",
-    "_versions",
     "_x64",
     "errors",
     "testing",
@@ -38,7 +37,6 @@ BACK = {
     ("problems.problem", "problems.reachable"),  # problem.reachable_part(), .restrict(), .extend()
     ("problems.problem", "problems.classes"),  # problem.as_tabular()
     ("problems.verification.explicit", "problems.verification.drn"),  # model.to_drn()
-    ("problems.verification.explicit", "problems.verification.evaluate"),  # model.value()
     ("problems.verification.explicit", "problems.verification.umb"),  # model.to_umb()
     ("runs.run", "runs.explore"),  # run.resume()
     ("runs.run", "runs.power"),  # run.power()
@@ -49,12 +47,12 @@ FRAME = {
     "__init__",
     "audit",
     "force",
-    "hf_state",
     "base",
     "least_squares",
     "likelihood_sets",
     "loop",
     "per_step",
+    "python",
     "registry",
 }  # of explorers: no algorithms
 MAX_LINES = 500

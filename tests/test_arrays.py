@@ -10,7 +10,7 @@ import pytest
 from jaxtyping import Float
 
 from horizonfree._arrays import Leaf, node, static
-from horizonfree.models import norms
+from horizonfree.models import base
 from horizonfree.planning.traced import take
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -39,7 +39,7 @@ def test_taking_is_indexing(x64):
 
 def test_lengths_are_those_of_the_definition():
     z = RNG.random((5, 2, 4, 3))
-    np.testing.assert_allclose(norms.length(z), np.linalg.norm(z, axis=-1))
+    np.testing.assert_allclose(base.length(z), np.linalg.norm(z, axis=-1))
 
 
 def test_a_node_is_a_tree_of_its_arrays_whose_other_fields_are_its_type():

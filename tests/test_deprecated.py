@@ -11,6 +11,7 @@ import pytest
 import horizonfree as hf
 from horizonfree.batch.compare import explorer_label
 from horizonfree.explorers.registry import EXPLORERS, ExplorerSpec, label
+from horizonfree.models.draws import Convergence
 from tests.shell import Shell
 
 
@@ -77,6 +78,11 @@ OLD = {
         lambda: compared().words,
         RENAMED("Comparison.words", r"Comparison.summary\(\)"),
         str(compared()),
+    ),
+    "convergence.words": (
+        lambda: Convergence(1.0, 500.0, 4, 100).words,
+        RENAMED("Convergence.words", r"Convergence.summary\(\)"),
+        "4 chains, R-hat 1.000, 500 effective draws",
     ),
     "robustness.words": (
         lambda: explored().robustness().words,

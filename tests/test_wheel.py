@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -31,8 +32,12 @@ pytestmark = [
 README = ROOT / "tests" / "readme.py"
 
 
-def run(*words: object, **how: object) -> str:
-    done = subprocess.run([str(x) for x in words], capture_output=True, text=True, check=False, **how)
+def run(*words: object, env: Mapping[str, str] = os.environ, **how: object) -> str:
+    """The output of a command that must not see this checkout."""
+    env = {name: value for name, value in env.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [str(x) for x in words], capture_output=True, text=True, check=False, env=env, **how
+    )
     assert done.returncode == 0, f"{words}: {done.stderr[-2000:]}"
     return done.stdout
 

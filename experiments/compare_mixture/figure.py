@@ -4,7 +4,7 @@ from pathlib import Path
 
 import horizonfree as hf
 from horizonfree.batch.compare import medians
-from horizonfree.report.comparison_plot import plot_comparison
+from horizonfree.report.draw import plot_comparison
 
 HERE = Path(__file__).parent
 CURVES = ("gap", "own_gap", "eps")

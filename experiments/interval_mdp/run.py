@@ -20,8 +20,7 @@ from scipy.stats import beta
 import horizonfree as hf
 from horizonfree.mdp.events import reach
 from horizonfree.models.tabular.radius import log_kt
-from horizonfree.problems.verification.evaluate import values_of_policy
-from horizonfree.problems.verification.explicit import ExplicitModel, checked
+from horizonfree.problems.verification.explicit import ExplicitModel, checked, values_of_policy
 
 HERE = Path(__file__).parent
 H, GOAL, DELTA = 50, 15, 0.05

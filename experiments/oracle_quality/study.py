@@ -17,8 +17,7 @@ import numpy as np
 from horizonfree import oracle
 from horizonfree._x64 import to_device
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.problems.named.lower_bounds import hard_instance
-from horizonfree.problems.named.random import random_mixture
+from horizonfree.problems.named.synthetic import hard_instance, random_mixture
 from horizonfree.problems.problem import Problem
 
 MIXTURES = [(3, 2, 3), (3, 3, 3), (4, 2, 4), (5, 2, 3)]  # (S, A, H), dense

@@ -17,7 +17,7 @@ import numpy as np
 import horizonfree as hf
 from horizonfree._x64 import to_device, x64
 from horizonfree.planning.traced import optimal_jax
-from horizonfree.problems.named.lower_bounds import sign_vectors
+from horizonfree.problems.named.synthetic import sign_vectors
 from horizonfree.sweeps.spec import parse
 from horizonfree.sweeps.tasks import explorer_options
 from horizonfree.theory.bounds import TOTAL_VARIATION

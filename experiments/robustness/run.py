@@ -32,7 +32,7 @@ from horizonfree.models.mixture.robust.frequencies import kinds_of
 from horizonfree.models.mixture.robust.half_spaces import MAX_EXPONENT, Blocks, directions, half_spaces
 from horizonfree.models.mixture.robust.sets import SPACES
 from horizonfree.planning.induction import best_plan
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 from horizonfree.runs.recipes import versions
 
 HERE = Path(__file__).parent

@@ -22,7 +22,7 @@ from horizonfree._x64 import scope, to_device, to_numpy
 from horizonfree.explorers.loop import init_progress, simulate_block
 from horizonfree.explorers.registry import ExplorerSpec, make_explorer
 from horizonfree.guarantees.e_processes import ladder
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 from horizonfree.problems.named.operations import input_models, kernel
 from horizonfree.runs.recipes import versions
 

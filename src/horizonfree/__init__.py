@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from horizonfree import theory
-    from horizonfree._versions import show_versions
+    from horizonfree._extras import show_versions
     from horizonfree.batch import Batch, explore_many
     from horizonfree.batch.compare import compare
     from horizonfree.explorers import explorers
+    from horizonfree.explorers.python import PythonExplorer
     from horizonfree.guarantees.certificate import Certificate
     from horizonfree.mdp.events import reach
     from horizonfree.mdp.rewards import goal, occupancy, rescale
@@ -55,6 +56,7 @@ __all__ = [
     "Mixture",
     "Plan",
     "Problem",
+    "PythonExplorer",
     "Run",
     "Sweep",
     "Tabular",
@@ -101,6 +103,7 @@ _MODULE_OF = {
     "Mixture": "problems",
     "Plan": "runs.plan",
     "Problem": "problems",
+    "PythonExplorer": "explorers.python",
     "Run": "runs.run",
     "Sweep": "sweeps.results",
     "Tabular": "problems",
@@ -130,7 +133,7 @@ _MODULE_OF = {
     "read_drn": "problems.verification.drn",
     "read_umb": "problems.verification.umb",
     "rescale": "mdp.rewards",
-    "show_versions": "_versions",
+    "show_versions": "_extras",
     "simulate": "problems.simulate",
     "sweep": "sweeps.sweep",
     "true_gap": "problems.problem",

@@ -1,10 +1,13 @@
-"""Optional dependencies: an import that fails says which extra of the library installs it."""
+"""Optional dependencies, whose failing import names the extra that installs them; installed versions."""
 
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 
 from horizonfree.errors import OptionError
+from horizonfree.native.library import build_name
 
 # The packages of each extra that the library imports; pyproject.toml lists what is installed.
 EXTRAS = {
@@ -38,3 +41,33 @@ def check_extra(extra: str, purpose: str) -> None:
     with needs_extra(extra, purpose):
         for package in EXTRAS[extra]:
             import_module(package)
+
+
+# Installed versions, for bug reports.
+
+
+PACKAGES = ("horizonfree", "numpy", "scipy", "jax", "jaxlib", "equinox")
+
+
+def show_versions() -> None:
+    """Print the versions of Python, of the dependencies, and of the native library.
+
+    >>> import horizonfree as hf
+    >>> hf.show_versions()  # doctest: +ELLIPSIS
+    Python ...
+    """
+    for name, text in versions().items():
+        print(f"{name:<15} {text}")
+
+
+def versions() -> dict[str, str]:
+    """Versions by name, without importing JAX."""
+    result = {"Python": f"{platform.python_version()} on {platform.system()} {platform.machine()}"}
+    for name in PACKAGES:
+        try:
+            result[name] = version(name)
+        except PackageNotFoundError:
+            result[name] = "not installed"
+    build = build_name()
+    result["native library"] = "none (no C compiler at installation)" if build is None else build
+    return result

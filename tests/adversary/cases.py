@@ -255,7 +255,7 @@ def ask_uniform(audit, name, question, delta, run, found, members, options, rng)
         audit.plan(name, plan, worst, task)
         if not certificate.is_rejected:
             audit.at_most(f"{name}: eps", score(worst), certificate.eps)
-            audit.words(name, score(worst), certificate.summary())
+            audit.summary(name, score(worst), certificate.summary())
 
 
 def ask_family(audit, name, question, delta, run, found, members, rng):

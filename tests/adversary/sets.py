@@ -11,7 +11,9 @@ from scipy.special import gammaln, logsumexp
 
 from horizonfree import testing
 from horizonfree.mdp.space import UNSEEN
+from tests.reference import linear as reference
 
+QUADRATURE = 1e-2  # by which the logarithm of a mean over a ball may differ from that over a grid
 MARGIN = 1e-9  # by which members keep away from the boundary: rounding
 
 
@@ -35,7 +37,7 @@ class LinearlyParametrised:
 
     def __init__(self, run, delta):
         self.run, self.delta, self.model = run, delta, run.problem.model
-        self.shape, matrix = testing._linear_map(self.model)
+        self.shape, matrix = testing.linear_map(self.model)
         S, A = run.problem.num_states, run.problem.num_actions
         self.matrix = matrix.reshape(S, A, S, -1)
 
@@ -118,7 +120,10 @@ class MixtureSet(LinearlyParametrised):
 
 
 class LinearSet(LinearlyParametrised):
-    """||S_V|| <= range(V) beta for every bet and every V in {0,1}^S (docs/linear.md, section 1)."""
+    """||S_V|| <= range(V) beta for every bet and every V in {0,1}^S (docs/linear.md, section 1).
+
+    For declared rewards also the event of section 5, for two features: the mean over the ball is a sum over a grid.
+    """
 
     def __init__(self, run, delta):
         super().__init__(run, delta)
@@ -133,9 +138,20 @@ class LinearSet(LinearlyParametrised):
             logdet = np.linalg.slogdet(R + V1)[1] - np.linalg.slogdet(R)[1]
             all_V = (S - 1) * np.log(2) - np.log(delta * w / (2 if has_declared else 1))
             number = max(1, (run.problem.horizon - 1) * len(self.model.declared))
-            some_V = np.log(number) - np.log(delta / 2 * w)
+            some_V = np.log(number) - np.log(delta / 4 * w)
             betas = [np.sqrt((logdet / 2 + L) / 2) for L in (all_V, some_V)]
             self.bets.append((V1, C1, np.linalg.inv(R + V1), *betas))
+        self.moments = []  # tilts u'x [n, S A], their weights, and the level
+        if has_declared and 0 in starts:
+            assert phi.shape[2] == 2
+            M = reference.design(phi)
+            radius, angle = (np.arange(12) + 0.5) / 12, np.arange(32) * np.pi / 16
+            u = 0.9 * radius[:, None, None] * np.stack([np.cos(angle), np.sin(angle)], -1)
+            u = u.reshape(-1, 2) @ np.linalg.inv(np.linalg.cholesky(M))
+            counts = self.run.evidence.counts if run.log is None else transitions(run).sum(0)
+            self.counts = np.asarray(counts, float).reshape(S * A, S)
+            weights = np.repeat(radius / radius.sum() / 32, 32)
+            self.moments = [(u @ phi.reshape(-1, 2).T, np.log(weights), np.log(number / (delta / 4)))]
 
     def sums(self, phi, starts):
         """V0, V1 and C1 of each bet, from the log where there is one."""
@@ -164,6 +180,15 @@ class LinearSet(LinearlyParametrised):
                     score = np.einsum("nis,ns->ni", noise, V)
                     size = np.sqrt(np.einsum("ni,ij,nj->n", score, inverse, score))
                     good &= size <= spread * beta_declared + 1e-12
+        for a, log_weights, level in self.moments:
+            penalty = (-np.log1p(-np.abs(a)) - np.abs(a)) @ self.counts
+            for reward in np.asarray(self.model.declared):
+                for V in _optimal(P, reward):
+                    means = (P.reshape(len(P), -1, P.shape[-1]) @ V[..., None])[..., 0]
+                    sums = (self.counts @ V[..., None])[..., 0] - self.counts.sum(-1) * means
+                    Y = V - V.min(-1, keepdims=True)
+                    log_e = logsumexp(sums @ a.T - Y**2 @ penalty.T + log_weights, axis=-1)
+                    good &= log_e <= level - QUADRATURE
         return good
 
     def estimates(self):

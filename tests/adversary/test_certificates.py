@@ -30,6 +30,8 @@ SELECTED = [
     {"system": "sharp_kernels", "question": "uniform", "where": "here", "pays": "total", "data": "full"},
     {"system": "redundant", "question": "weights", "where": "here", "pays": "total", "data": "full"},
     {"system": "table_terminal", "question": "uniform", "where": "here", "pays": "total", "data": "budget"},
+    {"system": "linear_declared", "question": "goals", "where": "here", "pays": "goal", "data": "budget"},
+    {"system": "linear_declared", "question": "plan", "where": "state", "pays": "goal", "data": "arbitrary"},
 ]
 
 

@@ -45,7 +45,7 @@ def test_compare_refuses_rewards_that_are_large_in_states_that_no_sample_showed(
         run.compare(reward, np.zeros((H, S), int), np.ones((H, S), int))
 
 
-# Violated at first: payments were looked at on the transitions of the class alone (runs/reward_spec.py, mdp/lift.py).
+# Violated at first: payments were looked at on the transitions of the class alone (runs/reward_spec.py, mdp/events.py).
 def test_payments_for_transitions_that_no_sample_showed_are_refused_or_counted(run, truth):
     transition = np.zeros((S, A, S))
     transition[:2, 1, 2] = 1.0

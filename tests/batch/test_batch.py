@@ -89,7 +89,7 @@ def assert_same_episodes(run, other):
 @pytest.fixture
 def wide(monkeypatch):
     """The arrangement for a GPU, on whatever device there is."""
-    monkeypatch.setattr(batch_explore, "is_wide", lambda: True)
+    monkeypatch.setattr(batch_explore, "is_wide", lambda explorer: True)
 
 
 @pytest.mark.parametrize("name", EXPLORERS)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from horizonfree.batch.certificates import MEMBERS_PER_TASK, CertifiedCurves, worker_pool
+from horizonfree.batch.evaluate import MEMBERS_PER_TASK, CertifiedCurves, worker_pool
 from horizonfree.mdp import rewards
 from horizonfree.models import certify
 from horizonfree.planning import optimal

@@ -9,7 +9,7 @@ from horizonfree.batch.compare import compare, compare_in_processes, medians
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers.registry import label
 from horizonfree.mdp import rewards
-from horizonfree.report.comparison_plot import plot_comparison
+from horizonfree.report.draw import plot_comparison
 from tests.reference.linear_models import random_linear
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from horizonfree.cli.settings import parse_explorers
+from horizonfree.cli._shared import parse_explorers
 from horizonfree.errors import OptionError
 
 

@@ -11,7 +11,7 @@ import horizonfree as hf
 from horizonfree.cli import plan_text as show_plan
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.mdp.space import Kernel
-from horizonfree.problems.named.grids import ACTIONS, grid
+from horizonfree.problems.named.navigation import ACTIONS, grid
 from horizonfree.runs.plan import Plan
 from tests.shell import Shell
 

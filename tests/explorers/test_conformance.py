@@ -344,7 +344,7 @@ def test_the_audit_of_its_balls_is_the_largest_distance_of_the_truth_in_radii(na
 
 
 # what is no algorithm
-SHARED = set("audit base force hf_state least_squares likelihood_sets loop per_step registry".split())
+SHARED = set("audit base force hf_state least_squares likelihood_sets loop per_step python registry".split())
 
 
 def test_every_module_of_explorers_is_registered():

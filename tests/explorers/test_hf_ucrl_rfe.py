@@ -17,7 +17,7 @@ from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE
 from horizonfree.explorers.loop import simulate_block
 from horizonfree.guarantees.e_processes import ladder
 from horizonfree.mdp.space import occupied_states
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 from tests.reference import home as literal
 from tests.reference.episodes import begun, full_features, play, sampler_of
 from tests.reference.jitted import jitted

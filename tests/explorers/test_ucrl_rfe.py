@@ -8,7 +8,7 @@ import pytest
 import horizonfree as hf
 from horizonfree import planning
 from horizonfree.errors import OptionError
-from horizonfree.estimators.exploration_reward import exploration_reward, max_box_norm
+from horizonfree.estimators.optimism import exploration_reward, max_box_norm
 from horizonfree.explorers.base import ConfidenceBall
 from horizonfree.explorers.loop import ball_records
 from horizonfree.explorers.ucrl_rfe import UCRLRFE

@@ -8,7 +8,7 @@ import pytest
 import horizonfree as hf
 from horizonfree.errors import OptionError
 from horizonfree.estimators import radius
-from horizonfree.estimators.exploration_reward import exploration_reward, max_box_norm
+from horizonfree.estimators.optimism import exploration_reward, max_box_norm
 from horizonfree.estimators.weighted import HAT, TILDE
 from horizonfree.explorers.base import ConfidenceBall
 from horizonfree.explorers.loop import ball_records

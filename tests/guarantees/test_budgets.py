@@ -19,8 +19,8 @@ from horizonfree._x64 import scope, to_device, to_numpy
 from horizonfree.guarantees.e_processes import LADDER, Alternative, Check, ladder
 from horizonfree.mdp.space import UNSEEN, Trajectory
 from horizonfree.models import certify
+from horizonfree.models.linear import bounds
 from horizonfree.models.linear import confidence as linear_confidence
-from horizonfree.models.linear import regression
 from horizonfree.models.mixture import direct
 from horizonfree.models.mixture.ellipsoid import ellipsoid
 from horizonfree.models.mixture.evidence import violation
@@ -268,7 +268,10 @@ def levels(model, evidence, delta=DELTA):
 
 
 def test_levels_of_a_linear_mdp_pay_for_functions_weights_and_delta(linear):
-    """(S-1) log 2 + log(1/(delta' w_j)) of all functions; log(2 (H-1) F / (delta w_j)) of F declared rewards."""
+    """(S-1) log 2 + log(1/(delta' w_j)) of all functions; log(4 (H-1) F / (delta w_j)) of F declared rewards.
+
+    The last quarter of delta: second moments of declared rewards, one e-process for each of their (H-1) F values.
+    """
     model, evidence = linear
     H, S, A = model.space.sizes
     evidence = weighted(evidence, [0.25, 0.5])
@@ -280,9 +283,13 @@ def test_levels_of_a_linear_mdp_pay_for_functions_weights_and_delta(linear):
     (L_all, L_some), j = levels(declared, evidence)
     w = [0.25, 0.5][j]
     assert L_all == pytest.approx(math.log(2 ** (S - 1) / (DELTA / 2 * w)), abs=1e-9)
-    assert L_some == pytest.approx(math.log((H - 1) * 3 / (DELTA / 2 * w)), abs=1e-9)
+    assert L_some == pytest.approx(math.log((H - 1) * 3 / (DELTA / 4 * w)), abs=1e-9)
     halved = levels(declared, weighted(evidence, [0.125, 0.25]))[0]
     np.testing.assert_allclose(halved - [L_all, L_some], LOG_2, atol=1e-9)
+    moments = certify.confidence(declared, evidence, delta=DELTA).whole.moments
+    assert moments.level == pytest.approx(math.log((H - 1) * 3 / (DELTA / 4)), abs=1e-12)
+    used = [2 ** (S - 1) * math.exp(-L_all) / w, 3 * (H - 1) * math.exp(-L_some) / w]
+    assert sum(used) + 3 * (H - 1) * math.exp(-moments.level) == pytest.approx(DELTA, rel=1e-9)
 
 
 def test_the_parameter_set_of_a_linear_mdp_pays_for_functions_weights_and_delta(linear):
@@ -310,7 +317,7 @@ def test_frequencies_that_refute_features_get_half_of_delta_for_all_pairs(monkey
 
     def is_refuted(e):
         o = np.zeros((S, A))
-        fit = regression.Fit(prob, np.zeros((S, A, 2)), np.full((S, A), e), o > 0, np.zeros(()))
+        fit = bounds.Fit(prob, np.zeros((S, A, 2)), np.full((S, A), e), o > 0, np.zeros(()))
         return bool(linear_confidence.contradictions(fit, 0.0, N, DELTA)[0, 0])
 
     assert allowed < 1
@@ -332,9 +339,9 @@ def test_frequencies_that_refute_features_get_half_of_delta_for_all_pairs(monkey
 
 
 def test_levels_of_functions_that_span_a_cube_and_of_a_number_of_functions():
-    assert regression.level_of_all(5, DELTA) == pytest.approx(math.log(16 / DELTA), abs=1e-12)
-    assert regression.level_of_some(6, DELTA) == pytest.approx(math.log(6 / DELTA), abs=1e-12)
-    assert regression.level_of_some(0, DELTA) == pytest.approx(math.log(1 / DELTA), abs=1e-12)
+    assert bounds.level_of_all(5, DELTA) == pytest.approx(math.log(16 / DELTA), abs=1e-12)
+    assert bounds.level_of_some(6, DELTA) == pytest.approx(math.log(6 / DELTA), abs=1e-12)
+    assert bounds.level_of_some(0, DELTA) == pytest.approx(math.log(1 / DELTA), abs=1e-12)
 
 
 # Kernels estimated from samples

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from horizonfree.mdp.rewards import before, distances, rows
 from horizonfree.mdp.space import make_space
-from horizonfree.mdp.windows import before, distances, rows
 
 
 def spaces(count=20):

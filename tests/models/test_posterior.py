@@ -12,7 +12,7 @@ from scipy.integrate import cumulative_simpson
 
 import horizonfree as hf
 from horizonfree.errors import ModelError, OptionError, ShapeError
-from horizonfree.mdp.lift import lifted, payments
+from horizonfree.mdp.events import lifted, payments
 from horizonfree.models.draws import converged, diagnostics
 from horizonfree.models.mixture import posterior as by_hit_and_run
 from horizonfree.models.posterior import posterior

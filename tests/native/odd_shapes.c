@@ -101,9 +101,10 @@ static void call(int64_t S, int64_t A, int64_t n, int64_t H) {
             double *prob = numbers(S * A * N), *reward = numbers(B * rows * S * A), *V = numbers(B * V_rows * S);
             const Problem x = {S, A, N, rows, V_rows, policy_rows, 1e-12, is_dense ? NULL : (uint32_t *)succ,
                                prob, reward, V, policy};
-            double *scratch = numbers(is_dense ? A + 2 * S * A + S : A);
+            double *scratch = numbers(is_dense ? 3 * S * A + S : TILE * A);
+            int64_t *list = malloc((size_t)(S * A + 1) * sizeof *list);
             memset(V + H % V_rows * S, 0, (size_t)S * sizeof *V);
-            const int64_t nonfinite = is_dense ? horizonfree_plan_dense(&x, H, scratch)
+            const int64_t nonfinite = is_dense ? horizonfree_plan_dense(&x, H, scratch, list)
                                                : horizonfree_plan_sparse(&x, 0, H, 0, S, scratch);
             for (int64_t b = 0; b < B; b++) memset(V + (b * V_rows + H % V_rows) * S, 0, (size_t)S * sizeof *V);
             double *values = aligned_alloc(64, (size_t)(2 * S * LANES) * sizeof *values);
@@ -111,7 +112,7 @@ static void call(int64_t S, int64_t A, int64_t n, int64_t H) {
             if (nonfinite || horizonfree_plan_block(&x, H, values, q)) exit(2);
             for (int64_t i = 0; i < B * policy_rows * S; i++)
                 if (policy[i] < 0 || policy[i] >= A) exit(3);
-            void *all[] = {succ, policy, prob, reward, V, scratch, values, q};
+            void *all[] = {succ, policy, prob, reward, V, scratch, list, values, q};
             for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
         }
 }

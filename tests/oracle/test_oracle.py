@@ -15,7 +15,7 @@ from horizonfree._x64 import to_device
 from horizonfree.errors import OptionError
 from horizonfree.mdp.rewards import max_total
 from horizonfree.mdp.space import occupied_states
-from horizonfree.oracle.antichains import antichains
+from horizonfree.oracle.exhaustive import antichains
 from horizonfree.oracle.objective import adjoint, backup
 from horizonfree.oracle.pseudo_values import cap
 from tests.reference.jitted import jitted

@@ -11,8 +11,7 @@ import pytest
 from horizonfree import oracle
 from horizonfree.native import library
 from horizonfree.oracle import variance
-from horizonfree.oracle.box import MAX_ENUMERATED_SUCCESSORS
-from horizonfree.oracle.penalised import branch_and_bound
+from horizonfree.oracle.box import MAX_ENUMERATED_SUCCESSORS, branch_and_bound
 from horizonfree.oracle.variance import RELATIVE_SLACK, penalised_max
 from tests.reference.oracle import policy_value, true_pseudo_values
 from tests.reference.oracle_draws import draw, evaluate, fork, fork_value, random_pair

@@ -30,7 +30,7 @@ def test_values_are_those_of_whole_solutions(kernel, rewards):
         np.testing.assert_allclose(found.value, whole.V[:, 0] @ drawn, rtol=1e-12)
         np.testing.assert_array_equal(found.policy, whole.policy)
     found = optimal_values(kernel, rewards, 2)
-    np.testing.assert_array_equal(found.value, whole.V[:, 0, 2])
+    np.testing.assert_allclose(found.value, whole.V[:, 0, 2], rtol=1e-13)  # alone or in blocks
     assert found.policy is None
 
 

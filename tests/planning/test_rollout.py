@@ -7,7 +7,7 @@ from scipy.stats import binom
 
 from horizonfree import Mixture, simulate
 from horizonfree.errors import OptionError, ShapeError
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 
 H, S, A = 5, 4, 2
 

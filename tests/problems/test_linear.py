@@ -139,3 +139,38 @@ def test_no_action_is_a_gate_to_both_rare_destinations(how):
     is_gate = phi[:, :, 2:] > 0
     assert is_gate.any((0, 1)).all()
     assert not is_gate.all(2).any()
+
+
+def test_a_problem_is_seen_as_a_linear_mdp(subtests):
+    """One feature per allowed pair, or given ones; episodes of the same law."""
+    from tests.reference.small import dense
+
+    small = dense(horizon=3)
+    wide = hf.make("random-mixture", states=6, horizon=3)
+    for problem in (small, wide, small.as_tabular(), hf.make("linear-lock", blocks=2, horizon=3)):
+        with subtests.test(problem=problem.name):
+            linear = problem.as_linear()
+            assert linear.model.dim == problem.num_states * problem.num_actions
+            np.testing.assert_allclose(linear.kernel().dense(), problem.kernel().dense(), atol=1e-12)
+            assert linear.horizon == problem.horizon
+            np.testing.assert_array_equal(linear.start, problem.start)
+            assert linear.as_linear(linear.model.phi).model.dim == linear.model.dim
+    allowed = np.array([[1, 0], [1, 1], [0, 1]], bool)
+    kernels = np.random.default_rng(0).dirichlet(np.ones(3), (2, 3, 2))
+    problem = hf.Mixture.from_kernels(kernels, horizon=3, weights=[0.5, 0.5], actions_allowed=allowed)
+    linear = problem.as_linear()
+    assert linear.model.dim == 4
+    np.testing.assert_array_equal(linear.actions_allowed, allowed)
+    np.testing.assert_allclose(
+        linear.kernel().dense()[allowed], problem.kernel().dense()[allowed], atol=1e-12
+    )
+    run = hf.explore(linear, "wang2020", episodes=5, progress=False)
+    assert run.certificate().eps <= 1
+    without = hf.Mixture.from_kernels(kernels, horizon=3).as_linear()
+    assert without.truth is None
+
+
+def test_features_that_do_not_express_the_truth_are_refused():
+    problem = hf.make("random-mixture", states=4, actions=2, horizon=3)
+    with pytest.raises(FeatureError, match="give features that express"):
+        problem.as_linear(np.ones((4, 2, 1)))

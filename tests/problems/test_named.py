@@ -345,3 +345,10 @@ def test_random_mixture_has_the_asked_number_of_successors():
     assert ((problem.kernel().dense() > 0).sum(axis=-1) == 3).all()
     assert problem.model.dim == 4
     assert make("random-mixture", states=6, successors=6).space.is_dense
+
+
+def test_a_name_may_have_the_present_version():
+    assert make("river-swim-v1").name == "river-swim"
+    assert problems()["river-swim"].versioned_name == "river-swim-v1"
+    with pytest.raises(UnknownNameError, match="river-swim-v1"):
+        make("river-swim-v2")

@@ -6,7 +6,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import HorizonfreeError, OptionError
-from horizonfree.report.history import history_of
+from horizonfree.report.facts import history_of
 
 RNG = np.random.default_rng(0)
 S, A, H = 4, 2, 4

@@ -17,7 +17,7 @@ from horizonfree.guarantees.e_processes import ladder
 from horizonfree.models.mixture import likelihood
 from horizonfree.models.mixture.evidence import BLOCKS, STARTS
 from horizonfree.models.mixture.robust import frequencies, half_spaces
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 from tests.reference import small
 
 BETS, ROWS, SPACES = 0.8, 0.1, 0.1  # of delta

@@ -8,7 +8,7 @@ import numpy as np
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.explorers.loop import Progress, ball_records, choose_policy, episode_keys, init_progress
 from horizonfree.guarantees.e_processes import ladder
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 
 # As one program each: outside of one, every call of a loop is traced anew.
 play = eqx.filter_jit(Sampler.episode)

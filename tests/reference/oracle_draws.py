@@ -7,7 +7,7 @@ import numpy as np
 
 from horizonfree import Mixture, Problem, oracle
 from horizonfree._x64 import to_device
-from horizonfree.problems.named.lower_bounds import hard_instance
+from horizonfree.problems.named.synthetic import hard_instance
 from tests.reference.episodes import full_features
 
 HARD = "hard"

@@ -7,7 +7,7 @@ import numpy as np
 
 from horizonfree import Mixture
 from horizonfree._x64 import to_device, to_numpy
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 from tests.reference.episodes import nothing_of, sampler_of
 
 

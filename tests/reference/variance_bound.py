@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from horizonfree.oracle.penalised import row_bound
+from horizonfree.oracle.box import row_bound
 
 SLACK, MOST = 1e-2, 2**20
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from horizonfree import report
-from horizonfree.runs import robustness
+from horizonfree.runs import certificates
 from horizonfree.runs.run import Run
 
 from .worlds import grid
@@ -36,6 +36,6 @@ def figures(run: Run, _few_radii: None) -> "dict[str, Figure]":
 def _few_radii() -> Iterator[None]:
     """Of how wrong the class may be: a curve of few points, since a page takes longest over it."""
     with pytest.MonkeyPatch.context() as changed:
-        changed.setattr(robustness, "GRID", (0.0, 1e-3, 1e-1))
-        changed.setattr(robustness, "NUM_BISECTIONS", 2)
+        changed.setattr(certificates, "GRID", (0.0, 1e-3, 1e-1))
+        changed.setattr(certificates, "NUM_BISECTIONS", 2)
         yield

@@ -8,8 +8,8 @@ import pytest
 
 from horizonfree import report
 from horizonfree.errors import OptionError
+from horizonfree.report import facts, page
 from horizonfree.report import facts as ft
-from horizonfree.report import history, page
 from horizonfree.report.page import summary_row
 from horizonfree.runs.run import Run
 
@@ -63,7 +63,7 @@ def test_a_comparison_of_different_problems_says_so(tmp_path: Path, run: Run) ->
 
 def test_a_loss_is_never_told_below_zero(run: Run) -> None:
     found = ft.compute_facts(run, 0.05)
-    rounded = history.Moment(found.episodes, 0.5, 0.0, 1.0, true_gap=-2.776e-17)
+    rounded = facts.Moment(found.episodes, 0.5, 0.0, 1.0, true_gap=-2.776e-17)
     assert summary_row(replace(found, history=[rounded]))["worst_true_gap"] == 0
 
 

@@ -8,8 +8,8 @@ from horizonfree.mdp.space import occupied_states
 from horizonfree.models.mixture import diagnostics
 from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning import optimal
+from horizonfree.report import facts
 from horizonfree.report import facts as ft
-from horizonfree.report import history
 from horizonfree.runs.run import Run
 
 from .worlds import grid, known_world, river
@@ -17,7 +17,7 @@ from .worlds import grid, known_world, river
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_an_earlier_certificate_is_the_one_that_the_run_would_have_given_then(seed: int) -> None:
-    found = {m.episodes: m for m in history.history_of(grid(70, seed), 0.05)}
+    found = {m.episodes: m for m in facts.history_of(grid(70, seed), 0.05)}
     assert sorted(found) == [20, 60, 70]
     for k in (20, 60):
         then = grid(k, seed)
@@ -26,7 +26,7 @@ def test_an_earlier_certificate_is_the_one_that_the_run_would_have_given_then(se
         assert found[k].uncertainty == pytest.approx(
             diagnostics_of(model).mean_uncertainty(then.confidence(0.05)), rel=1e-6
         )
-        assert found[k].inefficiency == pytest.approx(history.inefficiency(model, then.evidence), rel=1e-6)
+        assert found[k].inefficiency == pytest.approx(facts.inefficiency(model, then.evidence), rel=1e-6)
     assert found[70].eps == grid(70, seed).certificate().eps
 
 
@@ -35,20 +35,20 @@ def test_the_worst_true_gap_is_the_worst_over_the_goals(run: Run) -> None:
     for s in np.flatnonzero(occupied_states(run.problem.space)[-1]):
         goal = hf.goal(run.problem, int(s))
         gaps.append(hf.true_gap(run.problem, goal, run.plan(goal).policy))
-    assert history.history_of(run, 0.05)[-1].true_gap == pytest.approx(max(gaps), abs=1e-9)
+    assert facts.history_of(run, 0.05)[-1].true_gap == pytest.approx(max(gaps), abs=1e-9)
 
 
 def test_no_goal_loses_more_than_the_certificate(run: Run) -> None:
     """False alarm: 1e-6, the delta of the certificate."""
-    assert history.history_of(run, 1e-6)[-1].true_gap <= run.certificate(1e-6).eps
+    assert facts.history_of(run, 1e-6)[-1].true_gap <= run.certificate(1e-6).eps
 
 
 def test_many_goals_are_thinned_evenly_and_end_at_both_ends(
     monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
-    every = history.goals(run)
-    monkeypatch.setattr(history, "MAX_SCORED_GOALS", 5)
-    few = history.goals(run)
+    every = facts.goals(run)
+    monkeypatch.setattr(facts, "MAX_SCORED_GOALS", 5)
+    few = facts.goals(run)
     assert len(few) == 5
     assert len(every) == 16
     np.testing.assert_array_equal(few[[0, -1]], every[[0, -1]])

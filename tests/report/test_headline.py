@@ -12,7 +12,6 @@ from horizonfree import report
 from horizonfree.guarantees.certificate import interval
 from horizonfree.report import facts as facts_module
 from horizonfree.report import facts as ft
-from horizonfree.report import history
 from horizonfree.report.facts import goals_certificate
 from horizonfree.report.page import bound
 from horizonfree.runs.run import Run
@@ -61,8 +60,8 @@ def test_the_headline_is_the_largest_gap_of_the_goals(run: Run) -> None:
 
 def test_many_goals_are_thinned_and_counted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts_module, "MAX_GOALS", 15)
-    monkeypatch.setattr(history, "MAX_SCORED_GOALS", 5)
-    states = history.goal_states(run).scored
+    monkeypatch.setattr(facts_module, "MAX_SCORED_GOALS", 5)
+    states = facts_module.goal_states(run).scored
     gaps = [run.plan(hf.goal(run.problem, int(s))).gap for s in states]
     found = goals_certificate(run)
     assert found.eps == pytest.approx(max(gaps))

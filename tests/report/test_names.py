@@ -13,9 +13,8 @@ import pytest
 from horizonfree import report
 from horizonfree.explorers.registry import EXPLORERS
 from horizonfree.report import draw, page, theme
-from horizonfree.report.comparison_plot import plot_comparison
+from horizonfree.report.draw import Picture, pictures, plot_comparison, write_pictures
 from horizonfree.report.facts import Facts, compute_facts
-from horizonfree.report.figures import Picture, pictures, write_pictures
 from horizonfree.report.theme import display_text
 from horizonfree.runs.run import Run
 

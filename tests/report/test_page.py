@@ -14,9 +14,9 @@ import horizonfree as hf
 from horizonfree import report
 from horizonfree.explorers.registry import ExplorerSpec, make_explorer
 from horizonfree.guarantees.certificate import MEANINGS
+from horizonfree.report import facts
 from horizonfree.report import facts as ft
-from horizonfree.report import history
-from horizonfree.report.figures import draw_all
+from horizonfree.report.draw import draw_all
 from horizonfree.report.page import bound, number, write_page
 from horizonfree.runs.run import Run
 
@@ -190,7 +190,7 @@ def test_thinned_goals_are_counted_where_the_worst_is_told(
     assert "true, worst goal " in both
     assert title == "true suboptimality, worst goal"
     assert "were evaluated" not in page + both
-    monkeypatch.setattr(history, "MAX_SCORED_GOALS", 5)
+    monkeypatch.setattr(facts, "MAX_SCORED_GOALS", 5)
     page, both, title = told()
     assert "true suboptimality at the worst of 5 goals;" in page
     assert "(5 of 16 were evaluated, evenly spaced)" in page

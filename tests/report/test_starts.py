@@ -11,9 +11,9 @@ from matplotlib.patches import Circle
 
 import horizonfree as hf
 from horizonfree.planning import evaluate
+from horizonfree.report import facts
 from horizonfree.report import facts as ft
-from horizonfree.report import history
-from horizonfree.report.figures import draw_all
+from horizonfree.report.draw import draw_all
 from horizonfree.report.page import setting, write_page
 from horizonfree.runs.run import Run
 
@@ -108,9 +108,9 @@ def test_values_are_means_over_the_starts(two: Run) -> None:
 
 
 def test_the_worst_true_gap_is_a_mean_over_the_starts(two: Run) -> None:
-    goals = history.goals(two)
+    goals = facts.goals(two)
     gaps = [hf.true_gap(two.problem, goal, two.plan(goal).policy) for goal in goals]
-    assert history.history_of(two, 0.05)[-1].true_gap == pytest.approx(max(0.0, *gaps), abs=1e-9)
+    assert facts.history_of(two, 0.05)[-1].true_gap == pytest.approx(max(0.0, *gaps), abs=1e-9)
 
 
 def test_examples_differ_where_every_state_is_a_start(every: Run) -> None:

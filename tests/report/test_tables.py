@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from horizonfree.report import write_report
+from horizonfree.report.draw import draw_all
 from horizonfree.report.facts import compute_facts
-from horizonfree.report.figures import draw_all
 from tests.report.worlds import table
 
 

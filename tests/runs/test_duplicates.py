@@ -7,12 +7,12 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import LogWarning
-from horizonfree.runs import duplicates
+from horizonfree.runs import logged
 
 
 def num_repeated(s: np.ndarray, a: np.ndarray, length: np.ndarray) -> int:
     """Of episodes that were observed up to a length."""
-    return duplicates.num_repeated(s, a, np.arange(a.shape[1]) < length[:, None])
+    return logged.num_repeated(s, a, np.arange(a.shape[1]) < length[:, None])
 
 
 def episodes(K: int, H: int, S: int, A: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

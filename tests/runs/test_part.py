@@ -10,8 +10,7 @@ import pytest
 import horizonfree as hf
 from horizonfree.errors import ModelError, OptionError, PartWarning, ShapeError
 from horizonfree.problems import reachable
-from horizonfree.report.facts import compute_facts
-from horizonfree.report.history import history_of
+from horizonfree.report.facts import compute_facts, history_of
 from horizonfree.runs.recipes import fingerprint
 
 EPISODES = 12

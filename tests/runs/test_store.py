@@ -270,6 +270,6 @@ def test_an_explorer_without_a_name_cannot_be_saved(problem: hf.Problem, tmp_pat
         pass
 
     run = hf.explore(problem, Nameless(), episodes=1)
-    with pytest.raises(RunError, match="Nameless is not registered"):
+    with pytest.raises(RunError, match="Nameless is defined inside a function"):
         run.save(tmp_path / "a")
     assert list(tmp_path.iterdir()) == []

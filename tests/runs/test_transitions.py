@@ -8,7 +8,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import HorizonfreeError
-from horizonfree.mdp.lift import expected, lifted, separated
+from horizonfree.mdp.events import expected, lifted, separated
 
 H, S, A = 2, 3, 2
 RNG = np.random.default_rng(5)

@@ -50,5 +50,6 @@ def test_a_loaded_run_answers_without_jax(name: str, tmp_path: Path) -> None:
     gap, is_without = python(ASK, str(tmp_path / "a")).split()
     assert float(gap) == run.plan(hf.goal(run.problem, 1)).gap
     assert is_without == "True"
-    for line in (["plan", str(tmp_path / "a"), "--goal", "1"], ["certify", str(tmp_path / "a")]):
+    folder, page = str(tmp_path / "a"), str(tmp_path / "page.html")
+    for line in (["plan", folder, "--goal", "1"], ["certify", folder], ["report", folder, "--out", page]):
         assert python(SHELL, *line)

@@ -7,7 +7,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.report.sweep_page import figure_of, look_of, write_sweep
-from horizonfree.sweeps.summary import Curve, Interval, bootstrap_medians, median_curve
+from horizonfree.sweeps.results import Curve, Interval, bootstrap_medians, median_curve
 from tests.shell import Shell
 from tests.sweeps.conftest import TINY, rows_for
 

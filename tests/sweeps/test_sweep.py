@@ -14,7 +14,7 @@ import horizonfree as hf
 from horizonfree.errors import OptionError, RunError, UnknownNameError
 from horizonfree.sweeps import executors, spec, worker
 from horizonfree.sweeps.executors import LocalExecutor
-from horizonfree.sweeps.measures import RunMeasures
+from horizonfree.sweeps.spec import RunMeasures
 from horizonfree.sweeps.tasks import build_tasks
 from tests.sweeps.conftest import TINY, rows_for
 

@@ -41,7 +41,7 @@ def test_the_schedule_of_rflin_with_literal_constants(sizes, beta, epochs, first
 
 
 def test_the_lengths_of_rflin_are_at_least_those_that_cover():
-    """The third term alone, as in the text: 1.6e17 episodes in all for d = 8, H = 10."""
+    """The third term alone, d = 8, H = 10: 1.6e17 episodes with K_max = 1e6, 6.0e17 with the K of the whole schedule."""
     eps, delta, d, H = 0.1, 0.05, 8, 10
     found = theory.rflin_schedule(eps, delta, d, H, K_max=1e6)
     cover = [2.0**i * 24 * d / g * math.log(48 * 2.0**i * d / g) for i, g in enumerate(found.gamma_sq, 1)]

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
+import pytest
 
 from horizonfree import web
 from horizonfree.runs.run import Run
@@ -36,3 +37,19 @@ class Client:
 
 def question(**changes: Any) -> dict[str, Any]:
     return {"weights": [[10, 1.0], [3, 0.5]], "when": "end", "step": 2, "seed": 5} | changes
+
+
+def assert_close(found: Any, expected: Any) -> None:
+    """Equal JSON, and numbers to 1e-9."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for key in expected:
+            assert_close(found[key], expected[key])
+    elif isinstance(expected, list):
+        assert len(found) == len(expected)
+        for x, y in zip(found, expected):
+            assert_close(x, y)
+    elif isinstance(expected, float):
+        assert found == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    else:
+        assert found == expected

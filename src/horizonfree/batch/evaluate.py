@@ -1,8 +1,10 @@
 """Curves of a batch: what is computed of every member at the checkpoints."""
 
-from collections.abc import Callable
-from concurrent.futures import Executor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import get_context
 from typing import Any
 
 import equinox as eqx
@@ -12,18 +14,80 @@ from jaxtyping import Array, Float
 
 from horizonfree._validation import require, short_repr
 from horizonfree._x64 import to_numpy
-from horizonfree.batch.certificates import CertifiedCurves
 from horizonfree.batch.members import Members
 from horizonfree.batch.simulate import Setup
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers.loop import Progress
 from horizonfree.mdp import rewards
+from horizonfree.models import certify
+from horizonfree.models.base import Evidence
 from horizonfree.models.registry import diagnostics_of
-from horizonfree.planning import optimal
+from horizonfree.planning import evaluate, optimal
 from horizonfree.planning.traced import evaluate_jax
+from horizonfree.problems.problem import Problem
+
+MEMBERS_PER_TASK = 25  # a member takes about 10 ms
+
+
+@dataclass(frozen=True, eq=False)
+class CertifiedCurves:
+    """Which curves to compute, at which delta; of each problem the optimal values `best` of the rewards.
+
+    gap: the largest true suboptimality, over the rewards, of plans that are optimal in the estimate. `Run.plan` returns
+    such a plan, or for tables the plan of the confidence set's centre where its certified gap is smaller;
+    eps: the uniform certificate; efficiency: K T / q, 1 for the best design in hindsight; excess: above 0, the truth is
+    outside the confidence set. Computed in NumPy, member by member, in worker processes where asked for.
+    """
+
+    curves: tuple[str, ...]
+    delta: float
+    problems: tuple[Problem, ...]
+    rewards: Float[np.ndarray, "T H S A"]
+    best: tuple[Float[np.ndarray, " T"], ...]
+
+    def of_member(self, index: int, evidence: Evidence) -> list[float]:
+        """The curves of one member of problem number `index`."""
+        problem, values = self.problems[index], {}
+        if "excess" in self.curves:
+            values["excess"] = float(problem.model.violation(evidence, problem.truth, np.asarray(self.delta)))
+        if "efficiency" in self.curves:
+            values["efficiency"] = diagnostics_of(problem.model).inefficiency(evidence)
+        if "gap" in self.curves or "eps" in self.curves:
+            confidence = certify.confidence(problem.model, evidence, delta=self.delta)
+            values["eps"] = certify.uniform_eps(confidence)
+        if "gap" in self.curves:
+            plans = optimal(confidence.kernel, self.rewards).policy
+            V = evaluate(problem.kernel(), self.rewards, plans)[:, 0]
+            values["gap"] = float((self.best[index] - problem.space.at_start(V)).max())
+        return [values[name] for name in self.curves]
+
+    def of_members(
+        self, indices: Sequence[int], evidence: Sequence[Evidence], pool: Executor | None = None
+    ) -> dict[str, Float[np.ndarray, " N"]]:
+        """The curves of all members, in the processes of a pool if there is one."""
+        if pool is None:
+            rows = self._of_some(indices, evidence)
+        else:
+            cuts = range(0, len(indices), MEMBERS_PER_TASK)
+            parts = [(indices[i : i + MEMBERS_PER_TASK], evidence[i : i + MEMBERS_PER_TASK]) for i in cuts]
+            rows = [row for part in pool.map(self._of_some, *zip(*parts)) for row in part]
+        return {name: np.array(column) for name, column in zip(self.curves, zip(*rows))}
+
+    def _of_some(self, indices: Sequence[int], evidence: Sequence[Evidence]) -> list[list[float]]:
+        return [self.of_member(index, own) for index, own in zip(indices, evidence, strict=True)]
+
+
+@contextmanager
+def worker_pool(workers: int) -> Iterator[Executor | None]:
+    """A pool of processes that are started afresh, as JAX cannot be forked; None for one worker."""
+    if workers == 1:
+        yield None
+    else:
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            yield pool
+
 
 CURVES = ("gap", "own_gap", "eps", "efficiency", "excess")
-TRACED_CURVES = ("own_gap", "efficiency")  # the others are computed on the host (certificates.py)
 MAX_SUITE_BYTES = 2**30  # of the default rewards
 
 
@@ -39,8 +103,8 @@ class Evaluation:
     def certified(
         self, members: Members, first: int, N: int, progress: Progress, pool: Executor | None
     ) -> dict[str, Float[np.ndarray, "N 1"]]:
-        """The curves that need confidence sets, of members first, ..., first + N - 1, in the processes of a pool."""
-        names = tuple(name for name in self.curves if name not in TRACED_CURVES)
+        """All curves but own_gap, of members first, ..., first + N - 1, in the processes of a pool."""
+        names = tuple(name for name in self.curves if name != "own_gap")
         if not names:
             return {}
         batch = to_numpy(progress.evidence)
@@ -81,44 +145,28 @@ def build_evaluation(
 
 
 @eqx.filter_jit
-def traced_curves(
+def own_gaps(
     shared: Setup,
     own: Setup,
     progress: Progress,
     rewards: Float[Array, "T H S A"],
-    curves: tuple[str, ...],
     *,
     batch_size: int | None,
-) -> dict[str, Float[Array, " N"]]:
-    """The traced curves of every member, computed for `batch_size` members side by side.
+) -> Float[Array, " N"]:
+    """The largest true suboptimality, over the rewards, of the own plans of every member's explorer; traced.
 
-    own_gap: the largest true suboptimality, over the rewards, of the explorer's own plans; efficiency: K T / q, 1 for
-    the best design in hindsight (models/mixture/learner.py).
+    Computed for `batch_size` members side by side.
     """
 
-    def of_member(pair: tuple[Setup, Progress]) -> dict[str, Array]:
+    def of_member(pair: tuple[Setup, Progress]) -> Array:
         setup, now = eqx.combine(pair[0], shared), pair[1]
-        model, evidence = setup.model, now.evidence
-        result: dict[str, Array] = {}
-        if "own_gap" in curves:
-            result["own_gap"] = _worst_gap(
-                setup, rewards, lambda r: setup.explorer.plan(model, now.state, evidence, r).policy
-            )
-        if "efficiency" in curves:
-            result["efficiency"] = diagnostics_of(model).inefficiency(evidence)
-        return result
+        truth = setup.model.kernel(setup.truth)
 
-    result: dict[str, Array] = jax.lax.map(of_member, (own, progress), batch_size=batch_size)
+        def value(reward: Array) -> Array:
+            policy = setup.explorer.plan(setup.model, now.state, now.evidence, reward).policy
+            return setup.model.space.at_start(evaluate_jax(truth, reward, policy)[0])
+
+        return (setup.best - jax.vmap(value)(rewards)).max()
+
+    result: Array = jax.lax.map(of_member, (own, progress), batch_size=batch_size)
     return result
-
-
-def _worst_gap(
-    setup: Setup, rewards: Float[Array, "T H S A"], plan: Callable[[Array], Array]
-) -> Float[Array, ""]:
-    truth = setup.model.kernel(setup.truth)
-
-    def value(reward: Array) -> Array:
-        return setup.model.space.at_start(evaluate_jax(truth, reward, plan(reward))[0])
-
-    worst: Array = (setup.best - jax.vmap(value)(rewards)).max()
-    return worst

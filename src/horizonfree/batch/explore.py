@@ -12,14 +12,14 @@ from jaxtyping import Float, Int
 
 from horizonfree._validation import check_bool, check_count, check_int, short_repr
 from horizonfree._x64 import x64
-from horizonfree.batch.certificates import worker_pool
 from horizonfree.batch.chunks import open_store
-from horizonfree.batch.evaluate import CURVES, build_evaluation
+from horizonfree.batch.evaluate import CURVES, build_evaluation, worker_pool
 from horizonfree.batch.job import Job, Measure, chunk_memory, member_run
 from horizonfree.batch.members import Members, build_members, resolve_explorers, resolve_problems
 from horizonfree.errors import OptionError
 from horizonfree.explorers.base import Explorer
 from horizonfree.explorers.loop import Progress
+from horizonfree.explorers.python import PythonExplorer
 from horizonfree.guarantees.e_processes import ladder
 from horizonfree.models.serialization import under
 from horizonfree.problems.problem import Problem
@@ -118,7 +118,7 @@ def explore_many(
     _check_measure(measure, out)
     evaluation = build_evaluation(members, points, curves, rewards, delta)
     bets = ladder(budget, problems[0].model.burn_in)
-    job = Job(members, episodes, bets, points, evaluation, is_wide(), chunk_memory(memory), measure)
+    job = Job(members, episodes, bets, points, evaluation, is_wide(built), chunk_memory(memory), measure)
     N, parts = len(members), []
     with _single_program(over):
         size = job.chunk_size()
@@ -141,9 +141,9 @@ def explore_many(
     return Batch(members, job.progress(joined), records, points, values, delta)
 
 
-def is_wide() -> bool:
-    """The arrangement for the default device (batch/simulate.py)."""
-    return jax.default_backend() != "cpu"
+def is_wide(explorer: Explorer) -> bool:
+    """The arrangement for the default device (batch/simulate.py); explorers in plain Python have none."""
+    return jax.default_backend() != "cpu" and not isinstance(explorer, PythonExplorer)
 
 
 @contextmanager

@@ -18,16 +18,18 @@ from horizonfree._jit import jit
 from horizonfree._validation import MAX_INT, check_int
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.batch.chunks import Arrays, ArraySpec, ArraySpecs
-from horizonfree.batch.evaluate import TRACED_CURVES, Evaluation, traced_curves
+from horizonfree.batch.evaluate import Evaluation, own_gaps
 from horizonfree.batch.members import Members
+from horizonfree.batch.python import init_members, own_gaps_python, simulate_members
 from horizonfree.batch.simulate import Setup, init_many, simulate_many, stack
 from horizonfree.errors import OptionError
 from horizonfree.explorers.loop import Progress, Records, init_progress
+from horizonfree.explorers.python import PythonExplorer
 from horizonfree.explorers.registry import ExplorerSpec, describe
 from horizonfree.guarantees.e_processes import EProcesses
 from horizonfree.mdp.space import Kernel
 from horizonfree.models.base import Evidence, Model
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 from horizonfree.runs.loop import MAX_BLOCK, BlockSizer
 from horizonfree.runs.recipes import fingerprint, versions
 from horizonfree.runs.run import Run
@@ -103,6 +105,9 @@ class Job:
     def first_member(self) -> tuple[Setup, Progress]:
         """The own part of the first member's setup, and the shapes of its progress before the first episode."""
         member = self.members[0]
+        if self.is_python:
+            shared, own = self.setups([0])
+            return own, jax.tree.map(lambda x: x[0], init_members(self._explorers([0]), shared, own))
 
         def init() -> Progress:
             model = to_device(self.members.problems[member.problem].model)
@@ -150,27 +155,26 @@ class Job:
         A smaller last chunk is filled up with its last member, so that one compiled program serves all chunks.
         """
         N, K = min(size, len(self.members) - first), self.episodes
-        shared, own = self.setups([min(first + i, len(self.members) - 1) for i in range(size)])
+        indices = [min(first + i, len(self.members) - 1) for i in range(N if self.is_python else size)]
+        shared, own = self.setups(indices)
         rewards = jnp.asarray(self.evaluation.rewards)
-        traced = tuple(name for name in TRACED_CURVES if name in self.evaluation.curves)
-        progress = init_many(shared, own, is_wide=self.is_wide)
+        progress = self._init(indices, shared, own)
         records, curves, k, sizer = [], [], 0, BlockSizer()
         for checkpoint in dict.fromkeys([*self.checkpoints.tolist(), K]):
             while k < checkpoint:  # in blocks of about equal time
                 began, count = time.perf_counter(), min(sizer.count, checkpoint - k)
-                progress, numbers = simulate_many(
-                    shared, own, progress, jnp.int32(count), min(MAX_BLOCK, K), is_wide=self.is_wide
-                )
+                progress, numbers = self._simulate(indices, shared, own, progress, count)
                 records.append({name: np.asarray(x)[:N, :count] for name, x in numbers.items()})
                 sizer.update(count, time.perf_counter() - began)
                 k += count
                 show(first * K + N * k)
             if k in self.checkpoints:
-                points = traced_curves(
-                    shared, own, progress, rewards, traced, batch_size=self.num_evaluated()
-                )
+                points = {}
+                if "own_gap" in self.evaluation.curves:
+                    gaps = self._own_gaps(indices, shared, own, progress, rewards)
+                    points["own_gap"] = np.asarray(gaps)[:N, None]
                 curves.append(
-                    {name: np.asarray(x)[:N, None] for name, x in points.items()}
+                    points
                     | self.evaluation.certified(self.members, first, N, progress, pool)
                     | self.measured(first, N, progress, records)
                 )
@@ -179,6 +183,39 @@ class Job:
             | {f"records.{name}": np.concatenate([x[name] for x in records], 1) for name in records[0]}
             | {f"curves.{name}": np.concatenate([x[name] for x in curves], 1) for name in (curves or [{}])[0]}
         )
+
+    @property
+    def is_python(self) -> bool:
+        """Whether the explorers are plain Python (batch/python.py)."""
+        return isinstance(self.members.explorers[0], PythonExplorer)
+
+    def _explorers(self, indices: Sequence[int]) -> list[Any]:
+        return [self.members.explorers[self.members[i].explorer] for i in indices]
+
+    def _init(self, indices: Sequence[int], shared: Setup, own: Setup) -> Progress:
+        if self.is_python:
+            return init_members(self._explorers(indices), shared, own)
+        return init_many(shared, own, is_wide=self.is_wide)
+
+    def _simulate(
+        self, indices: Sequence[int], shared: Setup, own: Setup, progress: Progress, count: int
+    ) -> tuple[Progress, Records]:
+        if self.is_python:
+            return simulate_members(self._explorers(indices), shared, own, progress, count)
+        size = min(MAX_BLOCK, self.episodes)
+        return simulate_many(shared, own, progress, jnp.int32(count), size, is_wide=self.is_wide)
+
+    def _own_gaps(
+        self,
+        indices: Sequence[int],
+        shared: Setup,
+        own: Setup,
+        progress: Progress,
+        rewards: Float[Array, "T H S A"],
+    ) -> Any:
+        if self.is_python:
+            return own_gaps_python(self._explorers(indices), shared, own, progress, np.asarray(rewards))
+        return own_gaps(shared, own, progress, rewards, batch_size=self.num_evaluated())
 
     def measured(
         self, first: int, N: int, progress: Progress, records: Sequence[Mapping[str, np.ndarray]]
@@ -209,6 +246,9 @@ class Job:
     def _episode_shapes(self) -> tuple[Progress, Records]:
         """The shapes of progress and records of one member after an episode."""
         shared, own = self.setups([0])
+        if self.is_python:
+            explorers = self._explorers([0])
+            return simulate_members(explorers, shared, own, init_members(explorers, shared, own), 1)
 
         def simulate() -> tuple[Progress, Records]:
             progress = init_many(shared, own, is_wide=self.is_wide)

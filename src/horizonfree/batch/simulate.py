@@ -34,7 +34,7 @@ from horizonfree.explorers.loop import (
     update_progress,
 )
 from horizonfree.models.base import Evidence, Model
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 
 GROUP_SHARE = 0.5  # of the unfinished members must wait before choices are made, in the wide arrangement
 

@@ -298,11 +298,10 @@ def report(
     if policy is not None and reward is None and cost is None:
         raise OptionError("--policy is compared for costs or rewards; give --cost FILE or --reward FILE")
     run = open_run(folder)
-    from horizonfree.cli.policy_files import read_policy
-    from horizonfree.report.decision import decide
+    from horizonfree.cli.array_files import read_policy
+    from horizonfree.report.draw import pictures, write_pictures
     from horizonfree.report.facts import compute_facts
-    from horizonfree.report.figures import pictures, write_pictures
-    from horizonfree.report.page import check_target, write_page
+    from horizonfree.report.page import check_target, decide, write_page
 
     page = out or expand_user(folder) / "report.html"
     with spinner("drawing"):

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from horizonfree._deprecated import REMOVAL
-from horizonfree.cli import answers, audit, compare, explore, lists, plan, sweep
+from horizonfree.cli import answers, compare, explore, lists, logs, plan, sweep
 from horizonfree.errors import HorizonfreeError, OptionError, UnknownNameError
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors without a file name
@@ -46,7 +46,7 @@ for command in (
     explore.explore,
     plan.plan,
     answers.certify,
-    audit.audit,
+    logs.audit,
     answers.verify,
     answers.robustness,
     answers.report,
@@ -60,7 +60,7 @@ for command in (
         in (
             plan.plan,
             answers.certify,
-            audit.audit,
+            logs.audit,
             answers.verify,
             answers.robustness,
             answers.report,
@@ -89,6 +89,8 @@ def _main(
 
 def run() -> int:
     """Run the command of sys.argv and return the exit code."""
+    if "" not in sys.path:
+        sys.path.append("")  # explorers as module:Class, from the working directory
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.simplefilter("ignore", DeprecationWarning)  # of dependencies

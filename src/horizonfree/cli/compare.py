@@ -147,7 +147,7 @@ def _compare_explorers(
     """Compare algorithms on one problem: medians over seeds, rows and a figure in a folder."""
     from horizonfree import make
     from horizonfree.batch.compare import compare_in_processes, medians
-    from horizonfree.cli.settings import parse_explorers, parse_values
+    from horizonfree.cli._shared import parse_explorers, parse_values
     from horizonfree.explorers.registry import explorers as listed_explorers
 
     parameters, names = parse_values(param, "--param"), parse_explorers(explorer) or list(listed_explorers())
@@ -189,7 +189,7 @@ def _write_comparison(rows: Sequence[dict[str, Any]], out: Path) -> None:
     import json
     from tempfile import TemporaryDirectory
 
-    from horizonfree.report.comparison_plot import plot_comparison
+    from horizonfree.report.draw import plot_comparison
     from horizonfree.runs import files
 
     with TemporaryDirectory() as temporary:

@@ -12,7 +12,7 @@ import typer
 
 from horizonfree._extras import needs_extra
 from horizonfree.cli import _interrupt
-from horizonfree.cli import settings as config
+from horizonfree.cli import _shared as config
 from horizonfree.cli._shared import (
     GoalOption,
     JsonOption,
@@ -34,8 +34,7 @@ from horizonfree.cli._shared import (
     unused_path,
     weights_json,
 )
-from horizonfree.cli.environments import env_problem, live_env
-from horizonfree.cli.model_files import is_model
+from horizonfree.cli.own_problems import env_problem, is_model, live_env
 from horizonfree.errors import OptionError
 
 if TYPE_CHECKING:

@@ -75,13 +75,15 @@ def explorers(
 
         horizonfree explorers hf-ucrl-rfe++
     """
+    from horizonfree.explorers.registry import about, label, resolve_typed_name
     from horizonfree.explorers.registry import explorers as registered
-    from horizonfree.explorers.registry import label, resolve_typed_name
 
     if name is not None:
         name = resolve_typed_name(name)
         check_exists("explorers", name)
-    listed = registered(all=all or name is not None)
+    listed = (
+        registered(all=all or name is not None) if name is None or ":" not in name else {name: about(name)}
+    )
     value = {x: spec | {"options": _options(spec)} for x, spec in listed.items() if name in (None, x)}
 
     def show() -> None:
@@ -157,10 +159,15 @@ def theory(
 
 
 def check_exists(kind: str, name: str) -> None:
-    """An error for an unknown name of "problems" or "explorers"."""
+    """An error for an unknown name of "problems" or "explorers"; a name module:Class is imported."""
     import horizonfree as hf
     from horizonfree._validation import check_known
 
+    if kind == "explorers" and ":" in name:
+        from horizonfree.explorers.registry import find_entry
+
+        _ = find_entry(name).explorer_type
+        return
     check_known(name, hf.problems() if kind == "problems" else hf.explorers(all=True), kind[:-1])
 
 

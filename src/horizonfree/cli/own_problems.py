@@ -1,4 +1,4 @@
-"""A user's problems on the command line: kernels in an .npz file, or a function in a module.
+"""A user's problems on the command line: kernels in a file, a function, a model checker's file, an environment.
 
     numpy.savez("shop.npz", calm=P0, storm=P1, horizon=20)
 
@@ -9,13 +9,16 @@ distribution), `weights` (the truth, so that the problem can simulate itself), `
 
 import importlib
 import importlib.util
+import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from horizonfree._extras import needs_extra
 from horizonfree._validation import did_you_mean, suggestion
 from horizonfree.errors import HorizonfreeError, OptionError, UnknownNameError
 
@@ -124,3 +127,83 @@ def _module(where: str) -> ModuleType:
     except Exception as error:  # of the user's module
         usage = "write it as module:function or file.py:function"
         raise OptionError(f"{where} cannot be imported: {type(error).__name__}: {error}; {usage}") from error
+
+
+# Models of model checkers on the command line: PRISM and JANI with unknown constants, DRN and UMB.
+
+
+PRISM = (".prism", ".pm", ".nm", ".jani")
+EXPLICIT = (".drn", ".umb")
+
+
+def is_model(name: str | None) -> bool:
+    """Whether a problem is named as the file of a model."""
+    return name is not None and Path(name).suffix.lower() in (*PRISM, *EXPLICIT)
+
+
+def from_model(name: str, param: dict[str, Any], unknown: Sequence[str]) -> "Problem":
+    """The problem of a model; `param` has the horizon and, of PRISM and JANI, values of constants."""
+    constants = dict(param)
+    if "horizon" not in constants:
+        raise OptionError(f"{name} has no horizon, the steps of an episode; give --param horizon=20")
+    horizon = constants.pop("horizon")
+    path = Path(name)
+    if path.suffix.lower() in PRISM:
+        from horizonfree import from_prism
+
+        return from_prism(path, horizon=horizon, unknown=unknown, constants=constants)
+    if constants or unknown:
+        what = f"--param {next(iter(constants))}" if constants else "--unknown"
+        raise OptionError(f"{what}: an explicit model has no constants; give --param horizon=20 only")
+    from horizonfree import read_drn, read_umb
+
+    model = read_drn(path) if path.suffix.lower() == ".drn" else read_umb(path)
+    return model.problem(horizon=horizon, name=path.stem)
+
+
+# Gymnasium environments at the shell that have no transition table: they are stepped, as in Python.
+
+
+ABOUT = ("horizon", "start", "terminal")  # parameters for hf.explore
+CUTS = ("bins", "actions", "repeat")  # parameters for hf.discretize; the others are for gymnasium.make
+
+
+def live_env(name: str, param: dict[str, Any]) -> Any:
+    """The environment "gymnasium:ID" with the parameters for it, discretized where asked; None if it has a table P."""
+    with needs_extra("gymnasium", "environments of Gymnasium"):
+        import gymnasium
+
+    from horizonfree._validation import shorten
+    from horizonfree.problems.gymnasium.discretize import discretize
+
+    make_kwargs = {key: x for key, x in param.items() if key not in (*ABOUT, *CUTS)}
+    env_id = name.removeprefix("gymnasium:")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # for module:ID
+    try:
+        env = gymnasium.make(env_id, **make_kwargs)
+    except (gymnasium.error.Error, ImportError) as error:
+        raise UnknownNameError(f"gymnasium cannot make {env_id!r}: {shorten(error)}") from error
+    except Exception as error:  # of the environment's constructor
+        raise OptionError(f"gymnasium cannot make {env_id!r} with {make_kwargs}: {shorten(error)}") from error
+    if hasattr(env.unwrapped, "P"):
+        return None
+    cuts = {key: _value(param[key], key) for key in CUTS if key in param}
+    return discretize(env, cuts.pop("bins", None), **cuts) if cuts else env
+
+
+def env_problem(env: Any, param: dict[str, Any]) -> "Problem":
+    """The environment as a tabular MDP."""
+    from horizonfree.problems.gymnasium.as_table import unknown_table
+
+    return unknown_table(env, **{key: _value(param[key], key) for key in ABOUT if key in param})
+
+
+def _value(x: Any, name: str) -> Any:
+    """A parameter; lists are written as in JSON."""
+    if not (isinstance(x, str) and x.startswith("[")):
+        return x
+    try:
+        return json.loads(x)
+    except json.JSONDecodeError as error:
+        raise OptionError(f"--param {name}={x} is no list: {error}") from None

@@ -177,8 +177,7 @@ def plan(
         )
     run = open_run(folder)
     from horizonfree.cli import plan_text
-    from horizonfree.cli.policy_files import read_policy, write_policy
-    from horizonfree.cli.reward_files import is_csv, read_constraints, read_payment
+    from horizonfree.cli.array_files import is_csv, read_constraints, read_payment, read_policy, write_policy
     from horizonfree.mdp.rewards import occupancy
     from horizonfree.runs.credible import likely
 
@@ -281,7 +280,7 @@ def _true_loss(
         return None
     import numpy as np
 
-    from horizonfree.mdp.lift import expected, payments
+    from horizonfree.mdp.events import expected, payments
     from horizonfree.mdp.rewards import as_table
     from horizonfree.problems.problem import true_gap
     from horizonfree.runs.reward_spec import extend_reward

@@ -90,7 +90,7 @@ def _page(result: "Sweep", folder: Path) -> Path:
 def _print_results(result: "Sweep", folder: Path, page: Path | None, json: bool) -> None:
     """Medians at the last checkpoint, failures, and the folder of the rows."""
     from horizonfree.explorers.registry import setting_label
-    from horizonfree.sweeps.summary import curves
+    from horizonfree.sweeps.results import curves
 
     measures = [*result.spec.measure, *result.spec.records]
     rows: list[dict[str, Any]] = []
@@ -131,8 +131,7 @@ def _print_estimate(source: Path | None, folder: Path, workers: int | None, json
     import os
 
     from horizonfree._validation import check_count
-    from horizonfree.sweeps.estimate import estimate
-    from horizonfree.sweeps.progress import duration
+    from horizonfree.sweeps.progress import duration, estimate
 
     number = check_count(workers, "workers") if workers is not None else os.cpu_count() or 1
     with spinner("trying each setting briefly"):

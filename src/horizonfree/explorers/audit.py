@@ -1,7 +1,7 @@
 """The sums R, S, A, G of the proof for a run of HF-UCRL-RFE++, against the bounds of the paper's lemmas.
 
 The sums are not stored with a run: its episodes are replayed from the seed, which needs a simulated problem. The sums
-and their bounds are defined in theory/proof_sums.py. The proof is of the algorithm that calls its oracle before every
+and their bounds are defined in theory/bounds.py. The proof is of the algorithm that calls its oracle before every
 episode (lazy = 0) and regresses on the results of the oracle.
 
 With constants="paper" the bounds hold with probability 1 - delta; with "scaled" ones they show the
@@ -22,14 +22,12 @@ from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError
 from horizonfree.estimators import moments, radius
 from horizonfree.estimators.ridge import Ridge
-from horizonfree.explorers.hf_state import State
-from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE
+from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE, State
 from horizonfree.explorers.loop import Progress, episode_keys
 from horizonfree.mdp.space import Trajectory
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.planning.rollout import Sampler
-from horizonfree.theory.bounds import zeta
-from horizonfree.theory.proof_sums import (
+from horizonfree.planning.traced import Sampler
+from horizonfree.theory.bounds import (
     Symbols,
     bound_A,
     bound_G,
@@ -37,6 +35,7 @@ from horizonfree.theory.proof_sums import (
     bound_S_hat,
     bound_S_tilde,
     bound_sum,
+    zeta,
 )
 
 REPLAY_TOLERANCE = 1e-6  # of log dets of the replay, against the stored ones
@@ -117,8 +116,9 @@ def run_symbols(explorer: HFUCRLRFE, model: MixtureModel, K: int) -> Symbols:
 
 def _check_run(run: ReplayableRun) -> tuple[HFUCRLRFE, MixtureModel]:
     """The explorer and model of a run; raises if the proof does not apply to it, or if it cannot be replayed."""
-    explorer, model = run.explorer, run.problem.model
-    if not isinstance(explorer, HFUCRLRFE) or not isinstance(model, MixtureModel):
+    explorer = run.explorer
+    model: MixtureModel = run.problem.model  # what this explorer learns
+    if not isinstance(explorer, HFUCRLRFE):
         raise OptionError("the sums are those of the proof of hf-ucrl-rfe++; this run has another explorer")
     if explorer.sets != "regression":
         raise OptionError("the sums are those of sets='regression'; likelihood sets have no regressions")
@@ -158,8 +158,8 @@ def _replay(
 
     orders, one = jnp.zeros((2, M)), jnp.asarray(0.0)
     start = explorer.init(model), Sums(orders, orders, orders, one, one, one, one)
-    done: tuple[State, Sums] = jax.lax.fori_loop(0, episodes, body, start)
-    return done
+    result: tuple[State, Sums] = jax.lax.fori_loop(0, episodes, body, start)
+    return result
 
 
 def episode_sums(

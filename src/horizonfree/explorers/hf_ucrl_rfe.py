@@ -30,8 +30,9 @@ Departures:
 from typing import Annotated, Any, cast
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array
 from horizonfree._x64 import Number, to_device, x64
@@ -51,16 +52,17 @@ from horizonfree.explorers.base import (
     PlugIn,
     check_budget,
 )
-from horizonfree.explorers.hf_state import Answer, SearchResult, State
 from horizonfree.explorers.likelihood_sets import BETA, claim_in, explored_with
 from horizonfree.guarantees.certificate import Certificate, Terms, claim
 from horizonfree.mdp.space import Trajectory
 from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.oracle import (
+    OracleResult,
     Point,
     Prepared,
     evaluate,
+    next_search_radius,
     prepare,
     relaxed,
     search,
@@ -70,6 +72,71 @@ from horizonfree.oracle import (
 from horizonfree.oracle.enumerated import enumerated
 from horizonfree.oracle.result import AntichainPoint
 from horizonfree.oracle.variance_bound import variance_bound
+
+# The state of HF-UCRL-RFE++ (hf_ucrl_rfe.py): the answers of its oracle and its regressions.
+
+
+class SearchResult(eqx.Module):
+    """The result of a search: policy and reward, the functions to regress on, the value and an upper bound.
+
+    `f` are the tilde targets of the relaxed search, one function on the successors of each pair; else it is empty.
+    `radius` is the one for the next search.
+    """
+
+    point: Point | AntichainPoint
+    V: Float[Array, "H1 S"]
+    V_hat: Float[Array, "H1 S"]
+    f: Float[Array, "S A n"] | Float[Array, " 0"]
+    value: Float[Array, ""]
+    upper: Float[Array, ""]
+    radius: Float[Array, ""]
+
+    def after(self, x: OracleResult, beta: Float[Array, ""]) -> "SearchResult":
+        """The result of an ascent that follows this one."""
+        radius = next_search_radius(x.search_value, x.radius, beta)
+        return SearchResult(x.point, x.V, x.V_hat, self.f, x.value, x.upper, radius)
+
+
+class Answer(eqx.Module):
+    """The answer of an oracle call: the result in theta_k, U, and the position of theta_k in its order-0 balls.
+
+    `inv` are the inverse covariances of these balls, tilde and hat.
+    """
+
+    found: SearchResult
+    relaxed: Float[Array, ""]
+    theta: Float[Array, " d"]
+    inv: Float[Array, "2 d d"]
+    ball_ratio: Float[Array, ""]
+    episode: Int[Array, ""]
+
+
+class State(eqx.Module):
+    """The state between two episodes. `last` gives the present policy, `best` has the smallest value so far."""
+
+    ridge: Ridge | None  # None: the sets are those of the evidence
+    last: Answer
+    best: Answer
+    log_det: Float[Array, "*orders"]  # at the last oracle call
+    episode: Int[Array, ""]
+    calls: Int[Array, ""]
+    is_due: Bool[Array, ""] | None  # None: always
+    interval: Float[Array, " 2"] | None  # U_k along the one unknown direction, where theta is optimistic
+
+    @property
+    def policy(self) -> Int[Array, "H S"]:
+        """pi_k of the next episode."""
+        return self.last.found.point.policy
+
+    def with_answer(
+        self, answer: Answer, log_det: Float[Array, "*orders"], interval: Float[Array, " 2"] | None = None
+    ) -> "State":
+        """The state with a new answer."""
+        is_best = answer.found.value <= self.best.found.value  # k*: the latest of equals
+        best: Answer = jax.tree.map(lambda new, old: jnp.where(is_best, new, old), answer, self.best)
+        calls = self.calls + 1
+        return State(self.ridge, answer, best, log_det, self.episode, calls, self.is_due, interval)
+
 
 TILDE, HAT = 0, 1
 CHOICES = {
@@ -143,12 +210,12 @@ class HFUCRLRFE(PlugIn):
             point = AntichainPoint(nothing_yet, jnp.zeros((H, S), bool))
         zero, one = jnp.zeros((H + 1, S)), jnp.asarray(1.0)
         f = jnp.zeros(model.space.succ.shape if self.oracle == "relaxed" else (0,))
-        found = SearchResult(point, zero, zero, f, one, one, self.largest_beta(model))
-        nothing = Answer(found, one, jnp.zeros(model.dim), inv, one, jnp.int32(0))
+        result = SearchResult(point, zero, zero, f, one, one, self.largest_beta(model))
+        initial = Answer(result, one, jnp.zeros(model.dim), inv, one, jnp.int32(0))
         is_due = jnp.asarray(True) if self.lazy > 0 else None
         counts = jnp.int32(0), jnp.int32(0)
         interval = nested.initial_interval(model) if self.theta == "optimistic" else None
-        return State(ridge, nothing, nothing, log_det, *counts, is_due, interval)
+        return State(ridge, initial, initial, log_det, *counts, is_due, interval)
 
     def choose(self, key: Array, model: MixtureModel, state: State, evidence: MixtureEvidence) -> State:
         """theta_k (departure 1), then the oracle at beta_K (lines 4-6)."""
@@ -166,16 +233,16 @@ class HFUCRLRFE(PlugIn):
                 theta = nested.best_end(model, interval, inv, beta)
         last = state.last.found
         if self.oracle == "ascent":
-            found, U = self.by_ascent(key, model, theta, inv, beta, last)
+            result, U = self.by_ascent(key, model, theta, inv, beta, last)
         else:
             prepared = prepare(model, theta, inv[TILDE], inv[HAT])
             policy, bound = relaxed(prepared, beta)
             U = model.space.at_start(bound[0])
             if self.oracle == "relaxed":
-                found = self.by_relaxation(prepared, beta, policy, bound, last)
+                result = self.by_relaxation(prepared, beta, policy, bound, last)
             else:
-                found = self.by_enumeration(model, prepared, beta, last)
-        answer = Answer(found, U, theta, inv, self.ball_ratio(model, state, theta), state.episode)
+                result = self.by_enumeration(model, prepared, beta, last)
+        answer = Answer(result, U, theta, inv, self.ball_ratio(model, state, theta), state.episode)
         return state.with_answer(answer, log_det, interval)
 
     def center(self, model: MixtureModel, ridge: Ridge) -> Float[Array, " d"]:

@@ -123,10 +123,10 @@ class Jin2020(Explorer):
         """No data, no draws."""
         H, S, A = model.space.sizes
         first, N = self.episodes(model.space)
-        nothing = self.empty(model)
+        empty = self.empty(model)
         policies = jnp.zeros((min(first, N), H, S), jnp.int8 if A <= 127 else jnp.int32)
         even, drawn = jnp.full((H, S, A), 1 / A), jnp.zeros(N, jnp.int32)
-        return State(even, jnp.ones(()), nothing, nothing, drawn, drawn, policies, jnp.int32(0))
+        return State(even, jnp.ones(()), empty, empty, drawn, drawn, policies, jnp.int32(0))
 
     def empty(self, model: TabularModel) -> Frequencies:
         """No visits."""

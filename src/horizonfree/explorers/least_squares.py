@@ -28,8 +28,8 @@ from horizonfree._x64 import Leaf, Number
 from horizonfree.estimators.ridge import inverse_root
 from horizonfree.explorers.base import ExplorerPlan
 from horizonfree.mdp.space import Trajectory
+from horizonfree.models.linear.bounds import LinearEvidence
 from horizonfree.models.linear.model import LinearModel
-from horizonfree.models.linear.regression import LinearEvidence
 from horizonfree.planning.traced import greedy, nearly_best
 
 Steps = Annotated[str, "'pooled': one regression for all steps; 'own': one for each, as in the papers"]

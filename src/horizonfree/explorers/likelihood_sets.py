@@ -31,9 +31,9 @@ from horizonfree.models.mixture.confidence import MixtureConfidence
 from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.learner import coordinates, gram, known_of, whiten
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.oracle.bounds import relaxed
 from horizonfree.oracle.box import box_max
 from horizonfree.oracle.objective import Prepared
+from horizonfree.oracle.result import relaxed
 from horizonfree.oracle.variance_bound import variance_bound
 
 BETA = 0.5  # twice of it is the radius of (1)

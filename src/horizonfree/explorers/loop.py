@@ -13,7 +13,7 @@ from horizonfree._x64 import Leaf
 from horizonfree.explorers.base import ConfidenceBall, Explorer
 from horizonfree.mdp.space import Trajectory
 from horizonfree.models.base import Evidence, Model
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 
 Records = dict[str, Array]  # numbers of one episode, or of several
 MAX_PARALLEL_EPISODES = 64  # episodes of one policy that are simulated side by side

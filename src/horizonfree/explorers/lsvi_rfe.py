@@ -45,8 +45,8 @@ from horizonfree.explorers.least_squares import (
 )
 from horizonfree.mdp.space import Trajectory
 from horizonfree.models.base import Model
+from horizonfree.models.linear.bounds import LinearEvidence
 from horizonfree.models.linear.model import LinearModel
-from horizonfree.models.linear.regression import LinearEvidence
 
 LAM = 1.0
 RADIUS = 0.5

@@ -1,16 +1,22 @@
-"""Every explorer by name: one line per algorithm. Its module is imported when it is used."""
+"""Every explorer by name: one line per algorithm. Its module is imported when it is used.
+
+An explorer of another package has the name "module:Class", or the name of its entry point in the group
+`horizonfree.explorers`.
+"""
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from importlib import import_module
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
+from importlib.metadata import entry_points
+from types import MappingProxyType, UnionType
+from typing import TYPE_CHECKING, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from horizonfree._deprecated import warn_renamed
 from horizonfree._validation import short_repr, suggestion
-from horizonfree.errors import OptionError, UnknownNameError
+from horizonfree.errors import OptionError, RunError, UnknownNameError
 
 if TYPE_CHECKING:
     from horizonfree.explorers.base import Explorer
@@ -23,7 +29,7 @@ class Entry(NamedTuple):
     `is_reconstruction`: written from memory or from the abstract of a paper, not from its printed algorithm.
     """
 
-    path: str  # module.class
+    path: str  # module:Class
     fixed: Mapping[str, Any] = MappingProxyType({})
     summary: str | None = None
     is_reconstruction: bool = False
@@ -32,9 +38,24 @@ class Entry(NamedTuple):
     @property
     def explorer_type(self) -> "type[Explorer]":
         """Its class; imports JAX."""
-        module, name = self.path.split(".")
-        result: type[Explorer] = getattr(import_module(f"{__package__}.{module}"), name)
-        return result
+        from horizonfree.explorers.base import Explorer
+
+        module, _, name = self.path.partition(":")
+        try:
+            kind: Any = import_module(module)
+            for part in name.split("."):
+                kind = getattr(kind, part)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise UnknownNameError(
+                f"explorer {self.path!r} cannot be imported ({error}); write it as module:Class, of a module that is "
+                "installed or on the path of Python. A class of a script or notebook must be defined before it is named"
+            ) from None
+        if not (isinstance(kind, type) and issubclass(kind, Explorer)):
+            raise OptionError(
+                f"{self.path!r} is {short_repr(kind)}; it must be a subclass of horizonfree.explorers.Explorer or "
+                "hf.PythonExplorer"
+            )
+        return kind
 
     @property
     def about(self) -> str:
@@ -51,7 +72,7 @@ class Entry(NamedTuple):
     def meanings(self) -> dict[str, str]:
         """The meaning of each of these options: the text beside its type."""
         hints = get_type_hints(self.explorer_type, include_extras=True)
-        return {option: hints[option].__metadata__[0] for option in self.options}
+        return {option: getattr(hints[option], "__metadata__", ("",))[0] for option in self.options}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -73,33 +94,36 @@ class ExplorerSpec:
 
 
 EXPLORERS: dict[str, Entry] = {
-    "chen2022": Entry("chen2022.Chen2022", is_reconstruction=True),
-    "francis": Entry("francis.Francis", is_reconstruction=True),
-    "goal-cycling": Entry("goal_cycling.GoalCycling"),
-    "hf-ucrl-rfe++": Entry("hf_ucrl_rfe.HFUCRLRFE"),
-    "hf-ucrl-vtr+": Entry("hf_ucrl_vtr.HFUCRLVTR", {"is_weighted": True}, is_reconstruction=True),
-    "jin2020": Entry("jin2020.Jin2020"),
-    "linear-design": Entry("linear_design.LinearDesign"),
-    "lsvi-rfe": Entry("lsvi_rfe.LSVIRFE", is_reconstruction=True),
-    "optimal-design": Entry("optimal_design.OptimalDesign"),
-    "tabular-design": Entry("tabular_design.TabularDesign"),
-    "rf-express": Entry("rf_express.RFExpress"),
-    "rf-ucrl": Entry("rf_ucrl.RFUCRL"),
-    "rflin": Entry("rflin.RFLIN", marks=("regmin",)),
-    "sstp": Entry("sstp.SSTP", is_reconstruction=True),
-    "ucrl-rfe": Entry("ucrl_rfe.UCRLRFE"),
-    "ucrl-rfe+": Entry("ucrl_rfe_plus.UCRLRFEPlus"),
+    "chen2022": Entry("horizonfree.explorers.chen2022:Chen2022", is_reconstruction=True),
+    "francis": Entry("horizonfree.explorers.francis:Francis", is_reconstruction=True),
+    "goal-cycling": Entry("horizonfree.explorers.goal_cycling:GoalCycling"),
+    "hf-ucrl-rfe++": Entry("horizonfree.explorers.hf_ucrl_rfe:HFUCRLRFE"),
+    "hf-ucrl-vtr+": Entry(
+        "horizonfree.explorers.hf_ucrl_vtr:HFUCRLVTR", {"is_weighted": True}, is_reconstruction=True
+    ),
+    "jin2020": Entry("horizonfree.explorers.jin2020:Jin2020"),
+    "linear-design": Entry("horizonfree.explorers.linear_design:LinearDesign"),
+    "lsvi-rfe": Entry("horizonfree.explorers.lsvi_rfe:LSVIRFE", is_reconstruction=True),
+    "optimal-design": Entry("horizonfree.explorers.optimal_design:OptimalDesign"),
+    "tabular-design": Entry("horizonfree.explorers.tabular_design:TabularDesign"),
+    "rf-express": Entry("horizonfree.explorers.rf_express:RFExpress"),
+    "rf-ucrl": Entry("horizonfree.explorers.rf_ucrl:RFUCRL"),
+    "rflin": Entry("horizonfree.explorers.rflin:RFLIN", marks=("regmin",)),
+    "sstp": Entry("horizonfree.explorers.sstp:SSTP", is_reconstruction=True),
+    "ucrl-rfe": Entry("horizonfree.explorers.ucrl_rfe:UCRLRFE"),
+    "ucrl-rfe+": Entry("horizonfree.explorers.ucrl_rfe_plus:UCRLRFEPlus"),
     "ucrl-vtr": Entry(
-        "hf_ucrl_vtr.HFUCRLVTR",
+        "horizonfree.explorers.hf_ucrl_vtr:HFUCRLVTR",
         {"is_weighted": False},
         "UCRL-VTR (Jia et al. 2020, Ayoub et al. 2020): optimism for one given reward, unweighted regression.",
         is_reconstruction=True,
     ),
-    "ucrl-vtr+": Entry("ucrl_vtr_plus.UCRLVTRPlus"),
-    "uniform": Entry("uniform.Uniform"),
-    "wang2020": Entry("wang2020.Wang2020", is_reconstruction=True),
+    "ucrl-vtr+": Entry("horizonfree.explorers.ucrl_vtr_plus:UCRLVTRPlus"),
+    "uniform": Entry("horizonfree.explorers.uniform:Uniform"),
+    "wang2020": Entry("horizonfree.explorers.wang2020:Wang2020", is_reconstruction=True),
 }
 
+GROUP = "horizonfree.explorers"  # of entry points
 RENAMED = {"information": "optimal-design"}  # old name -> name; files may have either
 
 
@@ -128,30 +152,47 @@ def explorers(*, all: bool = False) -> dict[str, dict[str, Any]]:
     The classes themselves are in the package: `from horizonfree.explorers import HFUCRLRFE`.
     """
     return {
-        name: {
-            "about": entry.about,
-            "is_reconstruction": entry.is_reconstruction,
-            "options": entry.options,
-            "meanings": entry.meanings,
-        }
-        for name, entry in EXPLORERS.items()
+        name: about(name)
+        for name, entry in {**EXPLORERS, **installed_explorers()}.items()
         if all or not entry.is_reconstruction
     }
 
 
+def about(name: str) -> dict[str, Any]:
+    """What an explorer is, its options with the defaults, and their meanings."""
+    entry = find_entry(name)
+    return {
+        "about": entry.about,
+        "is_reconstruction": entry.is_reconstruction,
+        "options": entry.options,
+        "meanings": entry.meanings,
+    }
+
+
+def installed_explorers() -> dict[str, Entry]:
+    """The explorers of other packages by the names of their entry points; names of this library take precedence."""
+    points = {point.name: point.value for point in entry_points(group=GROUP)}
+    return {name: Entry(path) for name, path in points.items() if name not in EXPLORERS}
+
+
 def explorer_classes() -> dict[str, Entry]:
     """An entry for the name of each class; `horizonfree.explorers` has the classes as attributes."""
-    return {entry.path.split(".")[1]: entry for entry in EXPLORERS.values()}
+    return {entry.path.partition(":")[2]: entry for entry in EXPLORERS.values()}
 
 
 def find_entry(name: str) -> Entry:
-    """The entry of a name, which may be an old one."""
+    """The entry of a name, which may be an old one, that of an entry point, or module:Class."""
     name = current_name(name)
-    if not isinstance(name, str) or name not in EXPLORERS:
-        raise UnknownNameError(
-            f"no explorer is called {short_repr(name)}; {suggestion(short_repr(name), EXPLORERS)}"
-        )
-    return EXPLORERS[name]
+    if isinstance(name, str):
+        if name in EXPLORERS:
+            return EXPLORERS[name]
+        if ":" in name:
+            return Entry(name)
+        installed = installed_explorers()
+        if name in installed:
+            return installed[name]
+    known = {**EXPLORERS, **installed_explorers()}
+    raise UnknownNameError(f"no explorer is called {short_repr(name)}; {suggestion(short_repr(name), known)}")
 
 
 def label(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> str:
@@ -171,17 +212,42 @@ def display_marks(name: str, options: Mapping[str, Any] = MappingProxyType({})) 
     if entry is None:
         return ""
     words = ["reconstruction"] if entry.is_reconstruction else []
-    words += [f"{mark} {options.get(mark, entry.options[mark])}" for mark in entry.marks]
+    words += [f"{x} {options[x] if x in options else entry.options[x]}" for x in entry.marks]
     return f" ({', '.join(words)})" if words else ""
 
 
 def describe(explorer: "Explorer") -> tuple[str, dict[str, Any]]:
     """The name of an explorer and all its options; make_explorer(name, **options) is the inverse."""
-    path = f"{type(explorer).__module__}.{type(explorer).__qualname__}".removeprefix(f"{__package__}.")
-    for name, entry in EXPLORERS.items():
+    path = f"{type(explorer).__module__}:{type(explorer).__qualname__}"
+    known = EXPLORERS if path.startswith(f"{__package__}.") else installed_explorers()
+    for name, entry in known.items():
         if path == entry.path and all(getattr(explorer, x) == y for x, y in entry.fixed.items()):
             return name, {option: getattr(explorer, option) for option in entry.options}
-    return type(explorer).__name__, {x.name: getattr(explorer, x.name) for x in dataclasses.fields(explorer)}
+    return path, {x.name: getattr(explorer, x.name) for x in dataclasses.fields(explorer)}
+
+
+def stored_options(name: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The options of an explorer as JSON data, and those that are arrays; an error for what cannot be restored."""
+    if "<locals>" in name:
+        raise RunError(
+            f"explorer {name} is defined inside a function, where a stored run could not find it again; define the "
+            "class at the top of a module"
+        )
+    arrays = {
+        key: np.asarray(x)
+        for key, x in options.items()
+        if isinstance(x, np.ndarray) or hasattr(x, "__array__")
+    }
+    plain = {key: x for key, x in options.items() if key not in arrays}
+    for key, x in plain.items():
+        try:
+            json.dumps(x, allow_nan=False)
+        except (TypeError, ValueError):
+            raise RunError(
+                f"option {key} of explorer {name} is {short_repr(x)}, which cannot be stored; options are numbers, "
+                "text, or NumPy arrays"
+            ) from None
+    return plain, arrays
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:
@@ -207,7 +273,9 @@ def make_explorer(name: str, /, **options: Any) -> "Explorer":
 
 def _check_option_type(option: str, value: Any, hint: Any) -> Any:
     """The value as the declared type of the option; an integer is accepted for a float."""
-    types = get_args(hint) or (hint,)
+    types = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    if not all(isinstance(kind, type) for kind in types):
+        return value  # a type of another package that is not a class, such as list[int]
     if isinstance(value, np.generic):
         value = value.item()
     if type(value) in types or isinstance(value, np.ndarray):

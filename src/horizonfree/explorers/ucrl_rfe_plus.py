@@ -17,8 +17,7 @@ from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
 from horizonfree.estimators import radius, weighted
-from horizonfree.estimators.exploration_reward import box_rows, exploration_reward, max_box_norm, step_error
-from horizonfree.estimators.optimism import optimistic
+from horizonfree.estimators.optimism import box_rows, exploration_reward, max_box_norm, optimistic, step_error
 from horizonfree.estimators.projection import pooled_least_squares
 from horizonfree.estimators.radius import Radii, model_sizes
 from horizonfree.estimators.ridge import Ridge

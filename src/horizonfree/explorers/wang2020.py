@@ -49,8 +49,8 @@ from horizonfree.explorers.least_squares import (
 from horizonfree.guarantees.certificate import Certificate, round_up, rounded_up
 from horizonfree.mdp.space import Trajectory
 from horizonfree.models.base import Model
+from horizonfree.models.linear.bounds import LinearEvidence
 from horizonfree.models.linear.model import LinearModel
-from horizonfree.models.linear.regression import LinearEvidence
 from horizonfree.theory import linear as theory
 
 LAM = 1.0

@@ -21,12 +21,12 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._arrays import Array, Leaf, node
+from horizonfree._arrays import Leaf, node
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.e_processes import EProcesses
-from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.events import Lift
 from horizonfree.mdp.rewards import StateRewards
-from horizonfree.mdp.space import Kernel, Space, Trajectory
+from horizonfree.mdp.space import Kernel, Space, Trajectory, may_stay
 
 # Actions [H, S], or their probabilities [H, S, A].
 Policy: TypeAlias = Int[np.ndarray, "H S"] | Float[np.ndarray, "H S A"]
@@ -155,6 +155,13 @@ class Model(abc.ABC):
     def rounding(self) -> float:
         """By how much rounding errors may change the difference of two values in [0, 1]."""
 
+    def may_stay(self) -> Bool[np.ndarray, " S"]:
+        """States that may follow themselves whatever the action: an episode may end there.
+
+        A class that can exclude some of them, because they are left under every parameter, does.
+        """
+        return may_stay(self.space)
+
     def robust_confidence(self, evidence: OwnEvidence, delta: float) -> "Callable[[Any], Confidence]":
         """The confidence set as a function of the misspecification; what does not depend on it is computed once."""
         raise OptionError(MIXTURES_ONLY)
@@ -245,7 +252,7 @@ class Confidence(Described, abc.ABC):
 
     @abc.abstractmethod
     def lifted(self, lift: Lift) -> "Confidence":
-        """The confidence set on lifted states (mdp/lift.py); an error where nothing is proved of them."""
+        """The confidence set on lifted states (mdp/events.py); an error where nothing is proved of them."""
 
     @abc.abstractmethod
     def parts(self) -> dict[str, float]:
@@ -311,8 +318,11 @@ class Diagnostics(abc.ABC):
         """The mean of that over what is unknown."""
 
     @abc.abstractmethod
-    def inefficiency(self, evidence: OwnEvidence) -> Float[Array, ""]:
-        """1 for data from the best design in hindsight, 2 for data that took twice the episodes; traced."""
+    def inefficiency(self, evidence: OwnEvidence) -> float:
+        """1 for data from the best design in hindsight, 2 for data that took twice the episodes.
+
+        0 where nothing is unknown.
+        """
 
     def intervals(self, confidence: OwnConfidence) -> Intervals | None:
         """The entries of the parameter with intervals; None where the class has too many to show."""
@@ -366,3 +376,25 @@ def probabilities(policy: Policy, A: int) -> Float[np.ndarray, "H S A"]:
     if policy.ndim == 3:
         return policy
     return (policy[..., None] == np.arange(A)).astype(np.float64)
+
+
+# Norms of vectors and small matrices.
+
+
+def length(x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n"]:
+    """The Euclidean norm along the last axis."""
+    return np.asarray(np.sqrt(np.einsum("...i,...i->...", x, x)))
+
+
+def opnorm(M: Float[np.ndarray, "*b q q"]) -> Float[np.ndarray, "*b"]:
+    """An upper bound on the largest |eigenvalue| of symmetric matrices: tr(M^16)^(1/16), at most q^(1/16) times it."""
+    if M.shape[-1] == 0:
+        return np.zeros(M.shape[:-2])
+    scale = abs(M).reshape(*M.shape[:-2], -1).max(-1)
+    power = M / np.where(scale > 0, scale, 1.0)[..., None, None]
+    for _ in range(3):
+        power = power @ power
+    norm = length(power.reshape(*M.shape[:-2], -1))
+    for _ in range(3):  # a power of 1/8 takes longer
+        norm = np.sqrt(norm)
+    return np.asarray(scale * norm)

@@ -25,7 +25,7 @@ from horizonfree.guarantees.certificate import (
     round_up,
     target_below,
 )
-from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.events import Lift
 from horizonfree.mdp.names import name_of
 from horizonfree.mdp.policies import named_allowed
 from horizonfree.mdp.rewards import Reward, StateRewards

@@ -10,18 +10,21 @@ where the sum ends by Geyer's initial monotone sequence (Vehtari et al. 2021, Ra
 localization: an improved R-hat, Bayesian Analysis 16). R-hat below 1.01 counts as converged, as is advised there.
 """
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
+from horizonfree._deprecated import renamed_words
 from horizonfree.errors import OptionError
 
 R_HAT = 1.01  # the largest that counts as converged
 LEAST_EFFECTIVE = 400  # effective draws below which R-hat itself is not reliable
 
 
-class Convergence(NamedTuple):
+@dataclass(frozen=True)
+class Convergence:
     """The largest split R-hat and the smallest effective sample size of all quantities.
 
     `steps`: how many each chain kept.
@@ -32,10 +35,11 @@ class Convergence(NamedTuple):
     chains: int
     steps: int
 
-    @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """The check in a few words."""
         return f"{self.chains} chains, R-hat {self.r_hat:.3f}, {self.effective:,.0f} effective draws"
+
+    words = renamed_words("Convergence", summary)
 
 
 class Draws(NamedTuple):
@@ -85,5 +89,5 @@ def _autocovariances(x: Float[np.ndarray, "n C k"]) -> Float[np.ndarray, "n C k"
     """(1/n) sum_t (x_t - mean)(x_{t+lag} - mean), by Fourier transforms."""
     n = len(x)
     f = np.fft.rfft(x - x.mean(0), 2 * n, axis=0)
-    found: np.ndarray = np.fft.irfft(f * f.conj(), axis=0)[:n] / n
-    return found
+    result: np.ndarray = np.fft.irfft(f * f.conj(), axis=0)[:n] / n
+    return result

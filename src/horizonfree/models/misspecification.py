@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._validation import check_floats, short_repr
+from horizonfree._validation import check_choice, check_floats
 from horizonfree.errors import OptionError, ShapeError
 
 SUPPORTS = ("successors", "anywhere")
@@ -48,14 +48,13 @@ class Misspecification:
     support: Any = "successors"
 
     def __post_init__(self) -> None:
-        given = [name for name in BALLS if getattr(self, name) is not None]
-        if len(given) != 1:
+        names = [name for name in BALLS if getattr(self, name) is not None]
+        if len(names) != 1:
             raise OptionError(
-                f"a misspecification has one radius, here are {len(given)}: give tv=, kl=, sampled= or ratio="
+                f"a misspecification has one radius, here are {len(names)}: give tv=, kl=, sampled= or ratio="
             )
-        if not isinstance(self.support, str) or self.support not in SUPPORTS:
-            raise OptionError(f"support is {short_repr(self.support)}; it must be 'successors' or 'anywhere'")
-        name, radius = self._given()
+        check_choice(self.support, "support", SUPPORTS)
+        name, radius = self._radius()
         bad = np.argwhere(~((radius >= 0) & (radius < np.inf)))
         if len(bad):
             where = f"[{', '.join(map(str, bad[0]))}]" if radius.ndim else ""
@@ -63,27 +62,27 @@ class Misspecification:
                 f"{name}{where} is {radius[tuple(bad[0])]:g}; a radius is a number of at least 0"
             )
 
-    def _given(self) -> tuple[str, np.ndarray]:
+    def _radius(self) -> tuple[str, np.ndarray]:
         name = next(name for name in BALLS if getattr(self, name) is not None)
         return name, check_floats(getattr(self, name), name)
 
     def divergence(self) -> float:
         """The largest divergence of a law from that of the parameter; infinite where radii are total variations."""
-        given = self.sampled if self.kl is None else self.kl
-        return np.inf if given is None else float(np.max(check_floats(given, "kl")))
+        radius = self.sampled if self.kl is None else self.kl
+        return np.inf if radius is None else float(np.max(check_floats(radius, "kl")))
 
     def way(self) -> str:
         """How the radius is measured, in words; empty for total variation."""
-        return DIVERGENCE_TEXTS.get(self._given()[0], "")
+        return DIVERGENCE_TEXTS.get(self._radius()[0], "")
 
     def radii(self, S: int, A: int) -> Float[np.ndarray, "S A"]:
         """zeta(s,a), radii in total variation."""
-        name, given = self._given()
-        if given.shape not in ((), (S, A)):
+        name, radius = self._radius()
+        if radius.shape not in ((), (S, A)):
             raise ShapeError(
-                f"{name} has shape {given.shape}; it must be a number or one per pair, [S, A] = ({S}, {A})"
+                f"{name} has shape {radius.shape}; it must be a number or one per pair, [S, A] = ({S}, {A})"
             )
-        zeta = {"tv": given, "ratio": given / (2 + given)}.get(name, np.sqrt(given / 2))
+        zeta = {"tv": radius, "ratio": radius / (2 + radius)}.get(name, np.sqrt(radius / 2))
         return np.broadcast_to(np.minimum(zeta, 1.0), (S, A)).copy()
 
 
@@ -94,4 +93,4 @@ def declared(given: Any) -> Misspecification | None:
     if type(given) in (int, float) and given == 0:
         return None
     result = given if isinstance(given, Misspecification) else Misspecification(tv=given)
-    return result if result._given()[1].any() else None
+    return result if result._radius()[1].any() else None

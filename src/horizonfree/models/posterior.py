@@ -15,7 +15,7 @@ from jaxtyping import Float
 from horizonfree._repr import ReprMixin, ReprTable
 from horizonfree._validation import check_count, check_seed
 from horizonfree.errors import ModelError
-from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.events import Lift
 from horizonfree.mdp.policies import check_allowed, policy_table
 from horizonfree.mdp.rewards import RewardLike, resolve
 from horizonfree.mdp.space import Kernel
@@ -51,7 +51,7 @@ class Posterior(ReprMixin):
         return f"not proved: Bayesian, prior {self.prior}"
 
     def _repr_table(self) -> ReprTable:
-        check = "independent draws" if self.convergence is None else self.convergence.words
+        check = "independent draws" if self.convergence is None else self.convergence.summary()
         lines = [("label", self.label), ("after", f"{self.episodes:,} episodes"), ("check", check)]
         return ReprTable(f"Posterior, {len(self):,} draws with seed {self.seed}", lines)
 
@@ -80,23 +80,23 @@ class Posterior(ReprMixin):
         self, table: Float[np.ndarray, "H S A"], policy: np.ndarray, lift: Lift | None = None
     ) -> Float[np.ndarray, " D"]:
         """`values` of a checked reward; with a lift, reward and policy are of lifted states."""
-        found = []
+        result = []
         for kernel, m in self._stacked(len(table), lift):
             V = policy_values(kernel, np.tile(table, (1, m, 1)), np.concatenate([policy] * m, axis=1))
-            found.append(self._at_start(V[0], m, lift))
-        return np.concatenate(found)
+            result.append(self._at_start(V[0], m, lift))
+        return np.concatenate(result)
 
     def table_best_values(
         self, table: Float[np.ndarray, "H S A"], lift: Lift | None = None
     ) -> Float[np.ndarray, " D"]:
         """`best_values` of a checked reward."""
-        found = []
+        result = []
         for kernel, m in self._stacked(len(table), lift):
             solution, _ = solve(
                 kernel, np.tile(table, (1, m, 1)), len(table), all_values=False, all_actions=False
             )
-            found.append(self._at_start(solution.V[0], m, lift))
-        return np.concatenate(found)
+            result.append(self._at_start(solution.V[0], m, lift))
+        return np.concatenate(result)
 
     def _stacked(self, horizon: int, lift: Lift | None) -> Iterator[tuple[Kernel, int]]:
         """Several draws at a time as one kernel, whose states are those of each in turn; and how many they are."""
@@ -128,6 +128,6 @@ def posterior(
             f"{int(evidence.impossible):,} transitions were seen that no parameter of the class explains, so that "
             "there is no posterior; describe the system by a class that allows them"
         )
-    found = posterior_draws(model, evidence, prior, draws, np.random.default_rng(seed))
+    result = posterior_draws(model, evidence, prior, draws, np.random.default_rng(seed))
     episodes = int(evidence.episodes)
-    return Posterior(model, found.parameters, found.prior, seed, episodes, found.convergence)
+    return Posterior(model, result.parameters, result.prior, seed, episodes, result.convergence)

@@ -1,6 +1,6 @@
 /* A call of the oracle of HF-UCRL-RFE++ on a CPU: starts, climbs, a second search if needed, and both bounds.
 
-   oracle/ascent.py and oracle/bounds.py define it, oracle/search.py calls it. At steps and states where no
+   oracle/ascent.py and oracle/result.py define it, oracle/search.py calls it. At steps and states where no
    episode can be, the policy stays what it was, and V and Vhat are 0. */
 
 #include "ffi.h"

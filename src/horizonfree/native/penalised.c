@@ -1,4 +1,4 @@
-/* Branch and bound for max over f in [0,1]^n of ||F f|| - kappa Var_p(f), as oracle/penalised.py defines it.
+/* Branch and bound for max over f in [0,1]^n of ||F f|| - kappa Var_p(f), as oracle/box.py defines it.
  *
  * The vertices of a cell are visited in the order of a Gray code: F f, p'f, p'(f^2) and the tangent change by one
  * coordinate at a time.

@@ -13,13 +13,15 @@
 #define ROWS 3           /* rows of a dense kernel whose sums fill the registers */
 #define CHUNK 128        /* successors of dense rows that are taken together */
 #define TILE 16          /* states whose rewards and results are moved together */
-#define AHEAD 512        /* numbers of a dense kernel that are fetched early */
+#define UNROLL 16        /* sums side by side */
 #define SMALLEST 1e-130  /* norms between these two have squares that neither vanish nor overflow */
 #define LARGEST 1e130
 #define EPS 2.220446049250313e-16
-#define CONSTANT_SIZE static inline __attribute__((always_inline))
+#define INLINE static inline __attribute__((always_inline))
 
 typedef double vec __attribute__((vector_size(32), aligned(8)));
+typedef double quad __attribute__((vector_size(32), aligned(8)));
+typedef int64_t order __attribute__((vector_size(32)));
 enum { WIDTH = sizeof(vec) / sizeof(double), VECS = LANES / WIDTH };
 
 typedef struct {
@@ -48,49 +50,90 @@ static inline int is_new(const Problem *x, int64_t h) { return x->reward_rows > 
 
 static inline double least_tied(double best, double slack) { return best - slack * fabs(best); }
 
-static inline int32_t first_tied(const double *q, int64_t A, double best, double slack)
+/* V and policy of some states from the values q of their actions: the best, and the first that is tied with it. */
+INLINE void choose_with(const double *q, int64_t states, int64_t A, double slack, double *V, int32_t *policy)
 {
-    const double least = least_tied(best, slack);
-    int32_t first = 0;
-    for (int32_t a = (int32_t)A - 1; a >= 0; a--) first = q[a] >= least ? a : first;
-    return first;
+    for (int64_t s = 0; s < states; s++, q += A) {
+        double best = q[0];
+        for (int64_t a = 1; a < A; a++) best = q[a] > best ? q[a] : best;
+        const double least = least_tied(best, slack);
+        int32_t first = 0;
+        for (int32_t a = (int32_t)A - 1; a >= 0; a--) first = q[a] >= least ? a : first;
+        V[s] = best;
+        policy[s] = first;
+    }
+}
+
+static void choose(const double *q, int64_t states, int64_t A, double slack, double *V, int32_t *policy)
+{
+    switch (A) { /* loops of constant length are faster */
+    case 2: choose_with(q, states, 2, slack, V, policy); break;
+    case 3: choose_with(q, states, 3, slack, V, policy); break;
+    case 4:
+        if (states == TILE) choose_with(q, TILE, 4, slack, V, policy);
+        else choose_with(q, states, 4, slack, V, policy);
+        break;
+    default: choose_with(q, states, A, slack, V, policy);
+    }
 }
 
 /* One reward, successor lists. */
 
-CONSTANT_SIZE int64_t sparse_rows(const Problem *x, int64_t h, int64_t from, int64_t to, double *q, int64_t n)
+/* The four products of a row with four successors. */
+INLINE quad products(const double *p, const uint32_t *succ, const double *V)
+{
+    return *(const quad *)p * (quad){V[succ[0]], V[succ[1]], V[succ[2]], V[succ[3]]};
+}
+
+/* x0 + x1, y0 + y1, x2 + x3, y2 + y3. */
+INLINE quad add_pairs(quad x, quad y)
+{
+    return __builtin_shuffle(x, y, (order){0, 4, 2, 6}) + __builtin_shuffle(x, y, (order){1, 5, 3, 7});
+}
+
+/* q = r + P V for some rows of n successors; of four successors, which grids have, four rows together. */
+INLINE void add_lists(const double *p, const uint32_t *succ, int64_t n, const double *r, const double *V, int64_t rows,
+                      double *q)
+{
+    int64_t i = 0;
+    for (; n == 4 && i + 4 <= rows; i += 4, p += 16, succ += 16) {
+        const quad x = add_pairs(products(p, succ, V), products(p + 4, succ + 4, V));
+        const quad y = add_pairs(products(p + 8, succ + 8, V), products(p + 12, succ + 12, V));
+        *(quad *)(q + i) = *(const quad *)(r + i) + (__builtin_shuffle(x, y, (order){0, 1, 4, 5}) +
+                                                     __builtin_shuffle(x, y, (order){2, 3, 6, 7}));
+    }
+    for (; i < rows; i++, p += n, succ += n) {
+        double sum = r[i];
+        for (int64_t j = 0; j < n; j++) sum += p[j] * V[succ[j]];
+        q[i] = sum;
+    }
+}
+
+INLINE int64_t step_sparse(const Problem *x, int64_t h, int64_t from, int64_t to, double *q, int64_t n)
 {
     const int64_t S = x->S, A = x->A;
     const double *after = x->V + (h + 1) % x->V_rows * S, *r = x->reward + h % x->reward_rows * S * A;
     double *now = x->V + h % x->V_rows * S;
     int32_t *policy = x->policy + h % x->policy_rows * S;
-    const uint32_t *succ = x->succ + from * A * n;
-    const double *p = x->prob + from * A * n;
-    for (int64_t s = from; s < to; s++) {
-        for (int64_t a = 0; a < A; a++, p += n, succ += n) {
-            double sum = r[s * A + a];
-            for (int64_t j = 0; j < n; j++) sum += p[j] * after[succ[j]];
-            q[a] = sum;
-        }
-        double best = q[0]; /* a loop of its own, which needs no branch that cannot be predicted */
-        for (int64_t a = 1; a < A; a++) best = q[a] > best ? q[a] : best;
-        now[s] = best;
-        policy[s] = first_tied(q, A, best, x->slack);
+    for (int64_t s = from; s < to; s += TILE) {
+        const int64_t states = to - s < TILE ? to - s : TILE;
+        add_lists(x->prob + s * A * n, x->succ + s * A * n, n, r + s * A, after, states * A, q);
+        choose(q, states, A, x->slack, now + s, policy + s);
     }
     return has_nonfinite(now + from, to - from) | (is_new(x, h) && has_nonfinite(r + from * A, (to - from) * A));
 }
 
-/* Steps first <= h < end of the states from <= s < to; q is scratch memory for A numbers. */
+/* Steps first <= h < end of the states from <= s < to; q is scratch memory for TILE A numbers. */
 int64_t horizonfree_plan_sparse(const Problem *x, int64_t first, int64_t end, int64_t from, int64_t to, double *q)
 {
     int64_t nonfinite = 0;
     for (int64_t h = end - 1; h >= first; h--)
-        switch (x->n) { /* loops of constant length are faster */
-        case 1: nonfinite |= sparse_rows(x, h, from, to, q, 1); break;
-        case 2: nonfinite |= sparse_rows(x, h, from, to, q, 2); break;
-        case 3: nonfinite |= sparse_rows(x, h, from, to, q, 3); break;
-        case 4: nonfinite |= sparse_rows(x, h, from, to, q, 4); break;
-        default: nonfinite |= sparse_rows(x, h, from, to, q, x->n);
+        switch (x->n) { /* as above */
+        case 1: nonfinite |= step_sparse(x, h, from, to, q, 1); break;
+        case 2: nonfinite |= step_sparse(x, h, from, to, q, 2); break;
+        case 3: nonfinite |= step_sparse(x, h, from, to, q, 3); break;
+        case 4: nonfinite |= step_sparse(x, h, from, to, q, 4); break;
+        default: nonfinite |= step_sparse(x, h, from, to, q, x->n);
         }
     return nonfinite;
 }
@@ -101,22 +144,34 @@ int64_t horizonfree_plan_sparse(const Problem *x, int64_t first, int64_t end, in
  * With v = V_{h+1} this bounds p V_{h+1}; with v = V_{h+1} - V_{h+2} it bounds what is added to a bound of p V_{h+2}.
  * benchmarks/README.md says why no rounding breaks the bounds. */
 
-/* is_next: what follows x in memory is likely to be read next, and is fetched. */
-CONSTANT_SIZE double dot(const double *x, const double *y, int64_t n, int is_next)
+/* out[i] = (row i of p) v for each i of a list, four rows at a time while the next four are fetched. Rows are summed in
+ * the same order wherever they stand in the list. */
+static void multiply_rows(const double *p, int64_t n, const int64_t *rows, int64_t count, const double *v, double *out)
 {
-    vec sum[4] = {{0}};
-    int64_t j = 0;
-    for (; j + 4 * WIDTH <= n; j += 4 * WIDTH) {
-        if (is_next) {
-            __builtin_prefetch(x + j + AHEAD);
-            __builtin_prefetch(x + j + AHEAD + 8);
+    for (int64_t i = 0; i < count; i += 4) {
+        const double *x[4], *next[4];
+        for (int k = 0; k < 4; k++) {
+            x[k] = p + rows[i + k < count ? i + k : count - 1] * n;
+            next[k] = p + rows[i + k + 4 < count ? i + k + 4 : count - 1] * n;
         }
-        for (int k = 0; k < 4; k++) sum[k] += *(const vec *)(x + j + k * WIDTH) * *(const vec *)(y + j + k * WIDTH);
+        vec sum[4][2] = {0};
+        int64_t j = 0;
+        for (; j + 2 * WIDTH <= n; j += 2 * WIDTH) {
+            const vec first = *(const vec *)(v + j), second = *(const vec *)(v + j + WIDTH);
+            for (int k = 0; k < 4; k++) {
+                __builtin_prefetch(next[k] + j);
+                sum[k][0] += *(const vec *)(x[k] + j) * first;
+                sum[k][1] += *(const vec *)(x[k] + j + WIDTH) * second;
+            }
+        }
+        for (int k = 0; k < 4 && i + k < count; k++) {
+            const vec sums = sum[k][0] + sum[k][1];
+            double total = 0;
+            for (int l = 0; l < WIDTH; l++) total += sums[l];
+            for (int64_t l = j; l < n; l++) total += x[k][l] * v[l];
+            out[rows[i + k]] = total;
+        }
     }
-    sum[0] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
-    double total = (sum[0][0] + sum[0][1]) + (sum[0][2] + sum[0][3]);
-    for (; j < n; j++) total += x[j] * y[j];
-    return total;
 }
 
 /* The mean m of x, |x - m| and |x|. */
@@ -124,12 +179,17 @@ typedef struct { double mean, deviation, norm; } Moments;
 
 static Moments moments_of(const double *x, int64_t n)
 {
-    double sum = 0, square = 0, deviation = 0;
-#pragma omp simd reduction(+ : sum, square)
-    for (int64_t i = 0; i < n; i++) sum += x[i], square += x[i] * x[i];
+    double sums[UNROLL] = {0}, squares[UNROLL] = {0}, deviations[UNROLL] = {0}, sum = 0, square = 0, deviation = 0;
+    int64_t i = 0;
+    for (; i + UNROLL <= n; i += UNROLL)
+        for (int k = 0; k < UNROLL; k++) sums[k] += x[i + k], squares[k] += x[i + k] * x[i + k];
+    for (; i < n; i++) sum += x[i], square += x[i] * x[i];
+    for (int k = 0; k < UNROLL; k++) sum += sums[k], square += squares[k];
     const double mean = sum / n;
-#pragma omp simd reduction(+ : deviation)
-    for (int64_t i = 0; i < n; i++) deviation += (x[i] - mean) * (x[i] - mean);
+    for (i = 0; i + UNROLL <= n; i += UNROLL)
+        for (int k = 0; k < UNROLL; k++) deviations[k] += (x[i + k] - mean) * (x[i + k] - mean);
+    for (; i < n; i++) deviation += (x[i] - mean) * (x[i] - mean);
+    for (int k = 0; k < UNROLL; k++) deviation += deviations[k];
     return (Moments){mean, sqrt(deviation), sqrt(square)};
 }
 
@@ -160,11 +220,11 @@ static int update_bounds(double *bounds, const double *spread, int64_t rows, dou
     return 1;
 }
 
-/* scratch: A + 2 S A + S numbers. */
-int64_t horizonfree_plan_dense(const Problem *x, int64_t horizon, double *scratch)
+/* scratch: 3 S A + S numbers; rows: S A + 1 integers. In each state the action with the largest bound is computed first. */
+int64_t horizonfree_plan_dense(const Problem *x, int64_t horizon, double *scratch, int64_t *rows)
 {
     const int64_t S = x->S, A = x->A;
-    double *q = scratch, *spread = q + A, *bounds = spread + S * A, *change = bounds + S * A;
+    double *q = scratch, *spread = q + S * A, *bounds = spread + S * A, *change = bounds + S * A;
     const double slack = spreads(x->prob, S * A, S, spread);
     int64_t nonfinite = 0;
     memset(bounds, 0, S * A * sizeof *bounds);
@@ -174,26 +234,32 @@ int64_t horizonfree_plan_dense(const Problem *x, int64_t horizon, double *scratc
         double *now = x->V + h % x->V_rows * S;
         int32_t *policy = x->policy + h % x->policy_rows * S;
         const int is_bounded = update_bounds(bounds, spread, S * A, slack, after, change, S);
-        for (int64_t s = 0; s < S; s++) {
-            const double *p = x->prob + s * A * S;
-            double *bound = bounds + s * A;
-            int64_t top = 0;
-            for (int64_t a = 0; a < A; a++) {
-                q[a] = r[s * A + a] + bound[a];
-                if (q[a] > q[top]) top = a;
-            }
-            bound[top] = dot(p + top * S, after, S, 0);
-            double best = q[top] = r[s * A + top] + bound[top];
-            for (int64_t a = 0; a < A; a++)
-                if (a != top && !(is_bounded && q[a] < least_tied(best, x->slack))) {
-                    bound[a] = dot(p + a * S, after, S, 1);
-                    q[a] = r[s * A + a] + bound[a];
-                    best = q[a] > best ? q[a] : best;
+        int64_t *others = rows, count = 0;
+        if (is_bounded) {
+            for (int64_t s = 0; s < S; s++) {
+                int64_t top = s * A;
+                for (int64_t i = s * A; i < (s + 1) * A; i++) {
+                    q[i] = r[i] + bounds[i];
+                    top = q[i] > q[top] ? i : top;
                 }
-            now[s] = best;
-            policy[s] = first_tied(q, A, best, x->slack); /* bounds of what was not computed are too small */
-            change[s] = best - after[s];
-        }
+                rows[s] = top;
+            }
+            multiply_rows(x->prob, S, rows, S, after, bounds);
+            others = rows + S;
+            for (int64_t s = 0; s < S; s++) {
+                const int64_t top = rows[s];
+                const double least = least_tied(r[top] + bounds[top], x->slack);
+                for (int64_t i = s * A; i < (s + 1) * A; i++) {
+                    others[count] = i;
+                    count += i != top && !(q[i] < least);
+                }
+            }
+        } else if (h < horizon - 1) /* V_{H+1} is zero, and so are the products of the last step */
+            for (; count < S * A; count++) others[count] = count;
+        multiply_rows(x->prob, S, others, count, after, bounds);
+        for (int64_t i = 0; i < S * A; i++) q[i] = r[i] + bounds[i];
+        choose(q, S, A, x->slack, now, policy); /* bounds of what was not computed are too small */
+        for (int64_t s = 0; s < S; s++) change[s] = now[s] - after[s];
         nonfinite |= has_nonfinite(now, S) | (is_new(x, h) && has_nonfinite(r, S * A));
     }
     return nonfinite;
@@ -202,7 +268,7 @@ int64_t horizonfree_plan_dense(const Problem *x, int64_t horizon, double *scratc
 /* LANES rewards, which follow each other in `reward`, `V` and `policy`; here their values at a state lie side by side. */
 
 /* q += P V for `rows` <= ROWS rows of n numbers, `stride` apart in p, which have the same successors. */
-CONSTANT_SIZE void add_rows(const double *p, int64_t stride, const uint32_t *succ, int64_t n, const vec *after, vec *q,
+INLINE void add_rows(const double *p, int64_t stride, const uint32_t *succ, int64_t n, const vec *after, vec *q,
                             int rows)
 {
     vec sum[ROWS][VECS];
@@ -229,7 +295,7 @@ static void add_dense(const double *p, int64_t n, const vec *after, vec *q, int6
 }
 
 /* The best of the values q of A actions, and the first of those that are tied with it, for each reward. */
-static inline void choose(const double *q, int64_t A, double slack, double *best, int32_t *choice)
+static inline void choose_lanes(const double *q, int64_t A, double slack, double *best, int32_t *choice)
 {
     double top[LANES], least[LANES];
     int32_t first[LANES];
@@ -265,7 +331,7 @@ int64_t horizonfree_plan_block(const Problem *x, int64_t horizon, double *values
                 for (int64_t i = 0; i < rows; i++)
                     add_rows(p + i * n, n, x->succ + (from * A + i) * n, n, (vec *)after, (vec *)(q + i * LANES), 1);
             for (int64_t s = 0; s < states; s++)
-                choose(q + s * A * LANES, A, x->slack, now + (from + s) * LANES, choice + s * LANES);
+                choose_lanes(q + s * A * LANES, A, x->slack, now + (from + s) * LANES, choice + s * LANES);
             for (int64_t b = 0; b < LANES; b++) {
                 double *V = x->V + (b * x->V_rows + h % x->V_rows) * S + from;
                 int32_t *policy = x->policy + (b * x->policy_rows + h % x->policy_rows) * S + from;

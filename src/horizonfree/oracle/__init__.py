@@ -4,11 +4,10 @@ By ascent, by enumeration, and bounds from above.
 """
 
 from horizonfree.oracle.ascent import ascent, next_search_radius
-from horizonfree.oracle.bounds import relaxed, upper_bound
 from horizonfree.oracle.box import BoxMax, box_max
 from horizonfree.oracle.exhaustive import exhaustive
 from horizonfree.oracle.objective import Prepared, evaluate, prepare
-from horizonfree.oracle.result import OracleResult, Point
+from horizonfree.oracle.result import OracleResult, Point, relaxed, upper_bound
 from horizonfree.oracle.search import search
 from horizonfree.oracle.variance import total_variance_bound
 

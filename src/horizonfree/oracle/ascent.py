@@ -21,9 +21,8 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array
 from horizonfree._x64 import Number
-from horizonfree.oracle.bounds import relaxed
 from horizonfree.oracle.objective import Prepared, Weights, adjoint, evaluate, sweep_back
-from horizonfree.oracle.result import OracleResult, Point, conclude
+from horizonfree.oracle.result import OracleResult, Point, conclude, relaxed
 from horizonfree.planning.traced import TIE, nearly_best
 
 LEAK = 0.01  # slope of the caps above 1, in the search only

@@ -15,8 +15,7 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._arrays import Array
 from horizonfree._x64 import Number
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.oracle.antichains import MAX_REWARDS, Antichains, antichains
-from horizonfree.oracle.exhaustive import MAX_PAIRS
+from horizonfree.oracle.exhaustive import MAX_PAIRS, MAX_REWARDS, Antichains, antichains
 from horizonfree.oracle.objective import Prepared, evaluate
 from horizonfree.oracle.result import AntichainPoint
 from horizonfree.planning.traced import TIE

@@ -17,10 +17,9 @@ from horizonfree._arrays import Array
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.native import ffi
 from horizonfree.oracle.ascent import ascent
-from horizonfree.oracle.bounds import relaxed
 from horizonfree.oracle.box import MAX_VECTORIZED_SUCCESSORS
 from horizonfree.oracle.objective import initial_distribution, prepare
-from horizonfree.oracle.result import OracleResult, Point
+from horizonfree.oracle.result import OracleResult, Point, relaxed
 
 SearchOutput = tuple[OracleResult, Float[Array, ""]]
 

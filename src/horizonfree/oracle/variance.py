@@ -9,7 +9,7 @@ x = Vhat_1(s) and w >= Vhat everywhere, sum_h E Var_{p(s_h,a_h)}(Vhat_{h+1}) <= 
     g_mu(s,a) = max_{f in [0,1]^n} beta ||phi_f||_tilde - mu Var_p(f),
     g_nu(s,a) = max_{f in [0,w]^n} 2 beta ||phi_f||_hat - nu Var_p(f).
 
-The inner maxima are bounded from above by branch and bound (penalised.py). Proofs in docs/oracle.md.
+The inner maxima are bounded from above by branch and bound (box.py). Proofs in docs/oracle.md.
 """
 
 import jax
@@ -18,10 +18,9 @@ from jaxtyping import Float
 
 from horizonfree._x64 import x64
 from horizonfree.mdp.space import Kernel
-from horizonfree.oracle.bounds import upper_bound
-from horizonfree.oracle.box import MAX_VECTORIZED_SUCCESSORS
+from horizonfree.oracle.box import MAX_VECTORIZED_SUCCESSORS, branch_and_bound
 from horizonfree.oracle.objective import Prepared
-from horizonfree.oracle.penalised import branch_and_bound
+from horizonfree.oracle.result import upper_bound
 from horizonfree.planning import optimal
 
 RATIOS = 2.0 ** np.arange(-4, 4.5, 0.5)  # mu / beta and nu w / beta that are tried

@@ -75,18 +75,18 @@ class OccupancyProgram:
         self, reward: Float[np.ndarray, "H S A"], limits: Float[np.ndarray, " m"]
     ) -> ConstrainedSolution | None:
         """The best policy within the bounds; None where the solver has none."""
-        found = _solve(
+        result = _solve(
             -reward[self.at],
             A_ub=self.cost_rows,
             b_ub=limits,
             A_eq=self.flow,
             b_eq=self.supply,
         )
-        if found is None:
+        if result is None:
             return None
-        multipliers = np.maximum(-found.ineqlin.marginals, 0.0)
+        multipliers = np.maximum(-result.ineqlin.marginals, 0.0)
         priced = reward - np.tensordot(multipliers, self.costs, 1)
-        return ConstrainedSolution(self._policy(found.x, priced), multipliers, float(-found.fun))
+        return ConstrainedSolution(self._policy(result.x, priced), multipliers, float(-result.fun))
 
     def safest(self, limits: Float[np.ndarray, " m"]) -> ConstrainedSolution | None:
         """The policy with the smallest excess max_i (cost_i - b_i), and multipliers that sum to one.
@@ -97,7 +97,7 @@ class OccupancyProgram:
 
         m, n = self.cost_rows.shape
         flow = sparse.hstack([self.flow, sparse.csr_array((self.flow.shape[0], 1))], format="csr")
-        found = _solve(
+        result = _solve(
             np.append(np.zeros(n), 1.0),
             A_ub=np.hstack([self.cost_rows, -np.ones((m, 1))]),
             b_ub=limits,
@@ -105,12 +105,12 @@ class OccupancyProgram:
             b_eq=self.supply,
             bounds=np.array([(0.0, np.inf)] * n + [(-np.inf, np.inf)]),
         )
-        if found is None:
+        if result is None:
             return None
-        weights = np.maximum(-found.ineqlin.marginals, 0.0)
+        weights = np.maximum(-result.ineqlin.marginals, 0.0)
         weights = weights / weights.sum() if weights.sum() > 0 else np.full(m, 1 / m)
         priced = -np.tensordot(weights, self.costs, 1)
-        return ConstrainedSolution(self._policy(found.x[:n], priced), weights, float(found.fun))
+        return ConstrainedSolution(self._policy(result.x[:n], priced), weights, float(result.fun))
 
     def _policy(
         self, measure: Float[np.ndarray, " n"], priced: Float[np.ndarray, "H S A"]
@@ -133,10 +133,10 @@ def _solve(c: Float[np.ndarray, " n"], **constraints: Any) -> Any:
     from scipy.optimize import linprog
 
     for presolve in (True, False):
-        found = linprog(c, method="highs", options={"presolve": presolve}, **constraints)
-        if found.status == SOLVED:
-            return found
-        if found.status == NO_SOLUTION:
+        result = linprog(c, method="highs", options={"presolve": presolve}, **constraints)
+        if result.status == SOLVED:
+            return result
+        if result.status == NO_SOLUTION:
             break
     return None
 

@@ -67,10 +67,10 @@ def solve(
     with np.errstate(over="ignore", invalid="ignore"):  # is_finite says so
         policies, values = zip(*(best_policy(kernel, r) for r in tables))
     is_finite = bool(np.isfinite(values).all() and np.isfinite(reward).all())
-    kept = np.stack([x[: None if all_actions else 1] for x in policies])
+    stacked = np.stack([x[: None if all_actions else 1] for x in policies])
     V = np.stack([x[: None if all_values else 1] for x in values])
     shape = reward.shape[:-3]
-    return Solution(kept.reshape(*shape, *kept.shape[1:]), V.reshape(*shape, *V.shape[1:])), is_finite
+    return Solution(stacked.reshape(*shape, *stacked.shape[1:]), V.reshape(*shape, *V.shape[1:])), is_finite
 
 
 def greedy(
@@ -155,6 +155,12 @@ def largest_totals(
     for _ in range(steps - 1):
         Q = np.minimum(reward + kernel.expect(Q.max(-1)), cap)
     return Q
+
+
+def best_total(space: Space, kernel: Kernel, reward: Float[np.ndarray, "S A"]) -> float:
+    """The value of the best policy for a reward that is the same at every step."""
+    best, _ = solve(kernel, reward[None], space.horizon, all_values=False, all_actions=False)
+    return float(space.at_start(best.V[0]))
 
 
 def lost(space: Space, best: Float[np.ndarray, "H1 S"], own: Float[np.ndarray, "H1 S"]) -> float:

@@ -82,11 +82,11 @@ def threads() -> int:
 def _solve_one(functions: Any, problem: _Problem, horizon: int) -> bool:
     S, A = problem.S, problem.A
     if problem.succ is None:
-        scratch = np.empty(A + 2 * S * A + S)
-        return not functions.horizonfree_plan_dense(problem, horizon, scratch.ctypes.data)
+        scratch, rows = np.empty(3 * S * A + S), np.empty(S * A + 1, np.int64)
+        return not functions.horizonfree_plan_dense(problem, horizon, scratch.ctypes.data, rows.ctypes.data)
     worth = S * A * problem.n // TRANSITIONS_PER_THREAD
     workers = min(threads(), worth) if worth > 1 else 1
-    scratch = np.empty((workers, A + 16))  # no two rows in one cache line
+    scratch = np.empty((workers, TILE * A + 16))  # no two rows in one cache line
     if workers == 1:
         return not functions.horizonfree_plan_sparse(problem, 0, horizon, 0, S, scratch.ctypes.data)
     ends = np.linspace(0, S, workers + 1).astype(int).tolist()
@@ -109,8 +109,8 @@ def _in_threads(function: Any, arguments: list[Any], workers: int) -> list[Any]:
 
 def _aligned(size: int) -> np.ndarray:
     """Numbers that begin with a cache line: vectors that lie in two take twice as long to load."""
-    room = np.empty(size + 8)
-    return room[(-room.ctypes.data // 8) % 8 :][:size]
+    buffer = np.empty(size + 8)
+    return buffer[(-buffer.ctypes.data // 8) % 8 :][:size]
 
 
 @cache
@@ -123,7 +123,7 @@ def _functions() -> Any:
     integer, pointer = ctypes.c_int64, ctypes.c_void_p
     arguments: dict[str, list[Any]] = {
         "horizonfree_plan_sparse": [integer] * 4 + [pointer],
-        "horizonfree_plan_dense": [integer, pointer],
+        "horizonfree_plan_dense": [integer, pointer, pointer],
         "horizonfree_plan_block": [integer] + [pointer] * 2,
     }
     for name, types in arguments.items():

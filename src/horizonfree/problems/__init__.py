@@ -2,7 +2,7 @@
 
 from horizonfree.problems.classes import LinearMDP, Mixture, Tabular, problem_of_model
 from horizonfree.problems.gymnasium.from_env import from_gymnasium
-from horizonfree.problems.named import chains, grids, lower_bounds, operations, random
+from horizonfree.problems.named import navigation, operations, synthetic
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.registry import Parameter, ProblemSpec, make, problem, problems
 from horizonfree.problems.simulators import from_simulators
@@ -14,15 +14,13 @@ __all__ = [
     "Problem",
     "ProblemSpec",
     "Tabular",
-    "chains",
     "from_gymnasium",
     "from_simulators",
-    "grids",
-    "lower_bounds",
     "make",
+    "navigation",
     "operations",
     "problem",
     "problem_of_model",
     "problems",
-    "random",
+    "synthetic",
 ]

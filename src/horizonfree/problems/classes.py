@@ -20,10 +20,10 @@ from horizonfree._validation import (
 )
 from horizonfree.errors import FeatureError, KernelError, OptionError, ShapeError
 from horizonfree.mdp.names import STATE_BEFORE_START
-from horizonfree.mdp.policies import action_aliases
+from horizonfree.mdp.policies import action_aliases, is_allowed
 from horizonfree.mdp.space import MAX_HORIZON, TOLERANCE, Kernel, Space, check_kernel, start_distribution
 from horizonfree.models.base import Model
-from horizonfree.models.linear.model import LinearModel, linear_model
+from horizonfree.models.linear.model import LinearModel, linear_model, measures_of
 from horizonfree.models.mixture import features
 from horizonfree.models.mixture.model import MixtureModel, mixture_model
 from horizonfree.models.mixture.valid import longest
@@ -377,6 +377,28 @@ class LinearMDP(Problem):
         model = linear_model(phi, horizon=horizon, start=start, allowed=actions_allowed)
         truth = None if mu is None else model.parameter(mu, "mu")
         return cls._from_model(model, truth, name, layout, states=states, actions=actions)
+
+    @classmethod
+    def from_problem(cls, problem: Problem, phi: Any = None) -> Self:
+        """The system of a problem, as `problem.as_linear()`.
+
+        phi: features [S, A, d]; by default one feature for each allowed state-action pair, which is 1 there.
+        """
+        check_instance(problem, Problem, "the problem")
+        space, (_, S, A) = problem.space, problem.space.sizes
+        allowed = is_allowed(space)
+        if phi is None:
+            phi = np.zeros((S, A, int(allowed.sum())))
+            phi[allowed] = np.eye(phi.shape[-1])
+        start = space.start if space.initial is None else space.initial
+        model = linear_model(phi, horizon=space.horizon, start=start, allowed=allowed)
+        model = replace(model, space=replace(model.space, state_ids=space.state_ids))
+        truth = None
+        if problem.truth is not None:
+            table = np.maximum(problem.kernel().dense(), 0.0)
+            truth = measures_of(model.phi, table / table.sum(-1, keepdims=True))
+        layout = {key: x for key, x in problem.layout.items() if key not in ("weights", *SAMPLING_KEYS)}
+        return cls._from_model(model, truth, problem.name, layout)
 
 
 def problem_of_model(model: Model, truth: Any = None, name: str = "problem", layout: Any = None) -> Problem:

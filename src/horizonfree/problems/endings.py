@@ -19,13 +19,10 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from horizonfree.errors import ShapeError
-from horizonfree.mdp.space import Space
 from horizonfree.models.base import Model
-from horizonfree.models.mixture.model import MixtureModel
 
 ENDED = "ended"  # key of a layout
 NEVER, UNDECLARED = -1, -2
-ABSORBING = 1 - 1e-9  # probability of staying from which on a state is absorbing, up to rounding
 
 
 class Entries(NamedTuple):
@@ -130,7 +127,7 @@ class Endings(NamedTuple):
 
 def endings_of(model: Model, layout: Mapping[str, Any]) -> Endings:
     """The endings that a problem declares; by default an episode can end in every state where it may stay for ever."""
-    endings, ended = undeclared(model.space, model), layout.get(ENDED)
+    endings, ended = undeclared(model.may_stay()), layout.get(ENDED)
     if ended is None:
         return endings
     S = len(ended)
@@ -145,27 +142,7 @@ def has_copy(layout: Mapping[str, Any]) -> Bool[np.ndarray, " S"]:
     return np.asarray(ended >= len(ended))
 
 
-def undeclared(space: Space, model: Model | None = None) -> Endings:
-    """An episode can end in every state where it may stay for ever."""
-    may_stay = _may_stay(space) if model is None else _may_stay_under(model)
-    return Endings(np.where(may_stay, np.arange(space.num_states), NEVER), np.zeros(space.num_states, bool))
-
-
-def _may_stay(space: Space) -> Bool[np.ndarray, " S"]:
-    """States that may follow themselves, whatever the action."""
-    return np.asarray(_own_slot(space).any(-1).all(-1))
-
-
-def _own_slot(space: Space) -> Bool[np.ndarray, "S A n"]:
-    own = np.arange(space.num_states)[:, None, None]
-    return np.asarray((np.asarray(space.succ) == own) & np.asarray(space.support))
-
-
-def _may_stay_under(model: Model) -> Bool[np.ndarray, " S"]:
-    """In a mixture of kernels, states that one of the kernels never leaves."""
-    if not isinstance(model, MixtureModel) or not model.is_hull:
-        return _may_stay(model.space)
-    phi = np.asarray(model.phi)
-    total = phi[0, 0].sum(0)  # alike for every pair
-    stays = np.where(_own_slot(model.space)[..., None], phi, 0.0).sum(2)
-    return np.asarray((stays >= ABSORBING * total).all(1).any(-1))
+def undeclared(may_stay: Bool[np.ndarray, " S"]) -> Endings:
+    """An episode can end in every state where it may stay for ever (`Model.may_stay`)."""
+    S = len(may_stay)
+    return Endings(np.where(may_stay, np.arange(S), NEVER), np.zeros(S, bool))

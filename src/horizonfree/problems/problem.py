@@ -206,6 +206,19 @@ class Problem(ReprMixin):
 
         return Tabular.from_problem(self, support)
 
+    def as_linear(self, phi: Any = None) -> "Problem":
+        """The same system as a linear MDP: features of state-action pairs are known, their measures are not.
+
+        phi: the features [S, A, d]; by default one for each state-action pair, which assumes nothing.
+
+        >>> import horizonfree as hf
+        >>> hf.make("river-swim", states=5).as_linear().model.dim
+        10
+        """
+        from horizonfree.problems.classes import LinearMDP
+
+        return LinearMDP.from_problem(self, phi)
+
     moved = renamed("Problem.moved", with_start)
     declaring = renamed("Problem.declaring", with_rewards)
 
@@ -285,14 +298,14 @@ def true_gap(problem: Problem, reward: Any, policy: Any, *, scale: str = "total"
 
 def _true_gap_of_property(problem: Problem, reward: Event | Property, policy: Any) -> float:
     """The difference of probabilities, or of sums, between the best policy and this one."""
-    found = reward.on_problem(problem) if isinstance(reward, Property) else reward
+    result = reward.on_problem(problem) if isinstance(reward, Property) else reward
     _, S, A = problem.space.sizes
-    if isinstance(found, Accumulated):
-        paid = found.paid if found.is_max else -found.paid
-        return true_gap(problem.with_start(None, found.steps), paid, policy, scale="rescale")
-    check_event(found, problem.space)
-    space = problem.with_start(None, found.steps + 1, is_paid_after=True).space
-    lift, table = found.lift(space), policy_table(policy, found.steps, S, A)
+    if isinstance(result, Accumulated):
+        paid = result.paid if result.is_max else -result.paid
+        return true_gap(problem.with_start(None, result.steps), paid, policy, scale="rescale")
+    check_event(result, problem.space)
+    space = problem.with_start(None, result.steps + 1, is_paid_after=True).space
+    lift, table = result.lift(space), policy_table(policy, result.steps, S, A)
     table = np.concatenate([table, table[-1:]])[:, lift.origin]
-    kernel, paid = lift.kernel(problem.kernel()), found.reward(space)
+    kernel, paid = lift.kernel(problem.kernel()), result.reward(space)
     return lost(lift.space, optimal(kernel, paid).V, evaluate(kernel, paid, table))

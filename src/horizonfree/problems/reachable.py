@@ -1,4 +1,4 @@
-"""The part of a problem that its episodes can reach, as a problem (mdp/part.py)."""
+"""The part of a problem that its episodes can reach, as a problem (mdp/space.py)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,9 +10,8 @@ from horizonfree._validation import check_integers, check_real
 from horizonfree.errors import ModelError, OptionError, ShapeError
 from horizonfree.mdp import names
 from horizonfree.mdp.names import ALL_STATES, STATE_IDS
-from horizonfree.mdp.part import extended, index_of, restricted, visited_states
 from horizonfree.mdp.rewards import Reward
-from horizonfree.mdp.space import Trajectory
+from horizonfree.mdp.space import Trajectory, extended, index_of, restricted, visited_states
 from horizonfree.problems.endings import ENDED, NEVER
 from horizonfree.problems.noise import AFTER
 from horizonfree.problems.problem import Problem

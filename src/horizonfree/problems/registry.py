@@ -5,6 +5,7 @@ the parameters with their types, defaults, ranges and meanings.
 """
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
@@ -55,19 +56,30 @@ class Parameter:
 
 @dataclass(frozen=True)
 class ProblemSpec:
-    """A named problem: its description, source, parameters, and the function that builds it."""
+    """A named problem: its description, source, parameters, and the function that builds it.
+
+    version: raised when the transition probabilities, the names or the defaults change, so that results of different
+    versions are not compared by mistake.
+    """
 
     name: str
     description: str
     source: str
     parameters: tuple[Parameter, ...]
     build: Callable[..., Problem]
+    version: int = 1
+
+    @property
+    def versioned_name(self) -> str:
+        """The name to cite, such as "river-swim-v1"."""
+        return f"{self.name}-v{self.version}"
 
 
+_VERSIONED = re.compile(r"(.+)-v(\d+)")
 _PROBLEMS: dict[str, ProblemSpec] = {}
 
 
-def problem(name: str) -> Callable[[_Build], _Build]:
+def problem(name: str, version: int = 1) -> Callable[[_Build], _Build]:
     """Register a function from parameters to a Problem under a name."""
 
     def register(build: _Build) -> _Build:
@@ -79,7 +91,7 @@ def problem(name: str) -> Callable[[_Build], _Build]:
             for p in inspect.signature(build).parameters.values()
         )
         source = " ".join(line.strip() for line in lines[first:]).removeprefix("Source: ")
-        _PROBLEMS[name] = ProblemSpec(name, lines[0], source, parameters, build)
+        _PROBLEMS[name] = ProblemSpec(name, lines[0], source, parameters, build, version)
         return build
 
     return register
@@ -98,6 +110,8 @@ def problems() -> dict[str, ProblemSpec]:
 def make(name: str, /, **parameters: Any) -> Problem:
     """Build a named problem. `problems()` lists the names; "gymnasium:ID" stands for an environment of Gymnasium.
 
+    A name may end in the version of the problem, as in "river-swim-v1"; only the present one is accepted.
+
     >>> import horizonfree as hf
     >>> hf.make("river-swim", states=6, horizon=20).num_states
     6
@@ -113,6 +127,7 @@ def make(name: str, /, **parameters: Any) -> Problem:
                 "--param horizon=100)"
             )
         return from_gymnasium(name.removeprefix("gymnasium:"), **parameters)
+    name = _without_version(name)
     check_known(name, _PROBLEMS, "problem")
     spec = _PROBLEMS[name]
     known = {p.name: p for p in spec.parameters}
@@ -123,6 +138,19 @@ def make(name: str, /, **parameters: Any) -> Problem:
     values = {p.name: p.check(parameters.get(p.name, p.default)) for p in spec.parameters}
     recipe: Mapping[str, Any] = {"name": name, "parameters": values}
     return spec.build(**values)._replace(name=name, recipe=recipe)
+
+
+def _without_version(name: Any) -> Any:
+    """The name of a problem without its version, which must be the present one."""
+    match = _VERSIONED.fullmatch(name) if isinstance(name, str) else None
+    if match is None or match[1] not in _PROBLEMS:
+        return name
+    spec = _PROBLEMS[match[1]]
+    if int(match[2]) != spec.version:
+        raise UnknownNameError(
+            f"there is no problem {name!r}; this version of the library has {spec.versioned_name!r}"
+        )
+    return match[1]
 
 
 def check_at_least(name: str, value: float, low: float, reason: str) -> None:

@@ -8,7 +8,7 @@ from horizonfree._validation import check_instance, check_int, check_seed
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.mdp.policies import check_allowed, policy_table
 from horizonfree.mdp.space import Kernel, Space, Trajectory
-from horizonfree.planning.rollout import episodes_of
+from horizonfree.planning.traced import episodes_of
 from horizonfree.problems.problem import Problem
 
 MAX_BYTES = 8 * 2**30  # of simulated episodes

@@ -1,19 +1,93 @@
-"""The figures of a report. Matplotlib is imported when the first one is drawn."""
+"""The figures of a run and of comparisons, as Matplotlib figures or as files."""
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from horizonfree._extras import needs_extra
+from horizonfree._validation import check_choice
+from horizonfree.explorers.registry import find_entry
 from horizonfree.problems.problem import Problem
-from horizonfree.report.facts import Example, Facts, is_wide, marked_starts
-from horizonfree.report.history import Moment
+from horizonfree.report import theme
+from horizonfree.report.facts import Example, Facts, Moment, compute_facts, is_wide, marked_starts
 from horizonfree.report.theme import ACCENT, CELL, INK, MUTED, ON_COLOR, WARM, colormap, display_text
+from horizonfree.runs.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from horizonfree.batch.compare import Row
+
+FORMATS = ("svg", "png")
+
+
+def figures(run: Run, *, delta: float = 0.05) -> dict[str, "Figure"]:
+    """The figures of a report: "gap", "states", "weights", "records", "robustness", "plan-1" to "plan-3"."""
+    return draw_all(compute_facts(run, delta))
+
+
+def draw_all(facts: Facts) -> dict[str, "Figure"]:
+    """The figures of facts."""
+    with theme.style():
+        drawn = {
+            "gap": gaps({facts.explorer: facts.history}, facts.has_truth, facts.worst_goal, facts.forecast),
+            "states": states(facts),
+            "weights": weights(facts),
+            "records": records(facts),
+            "robustness": robustness(facts),
+        }
+        for i, example in enumerate(facts.examples):
+            drawn[f"plan-{i + 1}"] = plan(facts.problem, example)
+    return {name: figure for name, figure in drawn.items() if figure is not None}
+
+
+class Picture(NamedTuple):
+    """A figure and its SVG."""
+
+    figure: "Figure"
+    svg: str
+
+
+def pictures(facts: Facts) -> dict[str, Picture]:
+    """The figures of facts with their SVG."""
+    return {name: Picture(figure, theme.to_svg(figure, name)) for name, figure in draw_all(facts).items()}
+
+
+def write_figures(
+    run: Run, folder: str | Path, *, formats: Sequence[str] = FORMATS, delta: float = 0.05
+) -> list[Path]:
+    """Write every figure into a folder; formats: "svg", "png"."""
+    for kind in formats:
+        check_choice(kind, "format", FORMATS)
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    return write_pictures(pictures(compute_facts(run, delta)), folder, formats)
+
+
+def write_pictures(
+    drawn: Mapping[str, Picture], folder: str | Path, formats: Sequence[str] = FORMATS
+) -> list[Path]:
+    """Write drawn figures."""
+    folder, paths = Path(folder), []
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, picture in drawn.items():
+        for kind in formats:
+            path = folder / f"{name}.{kind}"
+            if kind == "svg":
+                path.write_text(picture.svg, encoding="utf-8")
+            else:
+                theme.write_png(picture.figure, path)
+            paths.append(path)
+    return paths
+
+
+# Drawing. Matplotlib is imported when the first figure is drawn.
+
 
 ARROWS = {
     "up": (0, -1), "right": (1, 0), "down": (0, 1), "left": (-1, 0),
@@ -277,3 +351,44 @@ def set_ticks(axis: Any, ticks: Sequence[float]) -> None:
     """Ticks at these numbers, without exponents."""
     axis.set_ticks(ticks, [f"{x:,}" if x >= 1 else f"{x:.6f}".rstrip("0").rstrip(".") for x in ticks])
     axis.set_ticks([], minor=True)
+
+
+# The figure of a comparison of algorithms: true and certified suboptimality against episodes.
+
+
+CURVES = {"gap": "true suboptimality, worst goal", "eps": "certified suboptimality, every reward"}
+BASELINES = ("uniform", "goal-cycling")
+
+
+def plot_comparison(rows: "Sequence[Row]", path: str | PathLike[str]) -> None:
+    """Medians over the seeds. Dashed: algorithms that explore for one reward; dotted: baselines."""
+    with needs_extra("report", "reports and figures"):
+        import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from horizonfree.batch.compare import algorithm_name, explorer_label, medians  # imports JAX
+
+    names = {explorer_label(row): algorithm_name(row) for row in rows}
+    colours = dict(zip(names, cycle(plt.get_cmap("tab10").colors)))  # type: ignore[attr-defined]  # a listed colour map
+    figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", sharex=True)
+    for axis, (curve, title) in zip(axes, CURVES.items()):
+        values = medians(rows, curve)
+        for name, algorithm in names.items():
+            by_k = values[name]
+            style = (
+                ":" if algorithm in BASELINES else "--" if "reward" in find_entry(algorithm).options else "-"
+            )
+            look = {"color": colours[name], "label": display_text(name), "linewidth": 1.6}
+            axis.plot(list(by_k), list(by_k.values()), style, **look)
+        axis.set_title(title, fontsize=10)
+        axis.set_xlabel("episodes")
+        axis.grid(alpha=0.25, linewidth=0.5)
+        axis.spines[["top", "right"]].set_visible(False)
+    if any(row["gap"] > 0 for row in rows):
+        axes[0].set_yscale("log")
+    axes[0].set_ylabel("suboptimality, of a total of 1")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", fontsize=8, frameon=False)
+    figure.savefig(path, facecolor="white", metadata={"Date": None})
+    plt.close(figure)

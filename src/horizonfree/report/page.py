@@ -3,7 +3,7 @@
 import errno
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -14,16 +14,108 @@ import numpy as np
 from horizonfree._extras import check_extra, needs_extra
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import MEANINGS, confidence_of, interval, round_up, rounded_up
+from horizonfree.mdp.names import name_of
+from horizonfree.models.base import probabilities
 from horizonfree.report import draw, theme
-from horizonfree.report.alt_text import alt_texts, gaps_text
-from horizonfree.report.facts import Example, Facts, compute_facts, marked_starts
-from horizonfree.report.figures import Picture, pictures
+from horizonfree.report.draw import Picture, pictures
+from horizonfree.report.facts import Example, Facts, Moment, compute_facts, marked_starts, state_text
+from horizonfree.runs.audit import audit
 from horizonfree.runs.credible import Likely
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.run import Run
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+# Alternative texts of the figures of a report.
+
+
+def alt_texts(facts: Facts) -> dict[str, str]:
+    """An alternative text for every figure of the report by its name."""
+    texts = {
+        "gap": gaps_text(
+            {facts.explorer: facts.history}, facts.has_truth and not facts.forecast, facts.worst_goal
+        ),
+        "states": _states(facts),
+        "weights": _weights(facts),
+        "records": _records(facts),
+        "robustness": _robustness(facts),
+    }
+    return texts | {f"plan-{i + 1}": _plan(facts, x) for i, x in enumerate(facts.examples)}
+
+
+def gaps_text(histories: Mapping[str, Sequence[Moment]], has_truth: bool, worst_goal: str) -> str:
+    """The first and the last certified bound of each run."""
+    parts = []
+    for name, history in histories.items():
+        first, last = history[0], history[-1]
+        since = "" if len(history) == 1 else f", from {first.eps:.3g} after {first.episodes:,}"
+        true = f"; true suboptimality at the {worst_goal}: {max(last.true_gap, 0):.2g}" if has_truth else ""
+        parts.append(
+            f"{name}: certified for every reward {last.eps:.3g} after {last.episodes:,} episodes{since}{true}"
+        )
+    return "Suboptimality against episodes, logarithmic. " + ". ".join(parts) + "."
+
+
+def _states(facts: Facts) -> str:
+    visited, most = int((facts.visits > 0).sum()), int(facts.visits.argmax())
+    text = (
+        f"Visits of the states: {visited} of {facts.problem.num_states} were visited, "
+        f"{state_text(facts.problem, most)} most often ({facts.visits[most]:,} steps)."
+    )
+    if not np.isfinite(facts.uncertainty).any():
+        return text
+    largest = int(np.nanargmax(facts.uncertainty))
+    where = f"most, {facts.uncertainty[largest]:.3g}, in {state_text(facts.problem, largest)}"
+    return f"{text} Uncertainty of transition probabilities: {where}."
+
+
+def _weights(facts: Facts) -> str:
+    x = facts.intervals
+    if x is None:
+        return ""
+    shown = np.flatnonzero(x.is_learnable)[:12]
+    each = [f"weight {i} {x.estimate[i]:.3g}, from {x.low[i]:.3g} to {x.high[i]:.3g}" for i in shown]
+    return "Estimated weights with their intervals: " + "; ".join(each) + "."
+
+
+def _records(facts: Facts) -> str:
+    each = [
+        f"{name.replace('_', ' ')} from {x[0]:.3g} to {x[-1]:.3g}"
+        for name, x in facts.records.items()
+        if len(x)
+    ]
+    return "Records of the explorer, first and last episode: " + "; ".join(each) + "."
+
+
+def _robustness(facts: Facts) -> str:
+    """The ends of the robustness curves."""
+    if facts.robustness is None:
+        return ""
+    each = []
+    for name, x in zip(("every reward", "one reward"), facts.robustness):
+        there = np.flatnonzero(np.isfinite(x.gaps))
+        if len(there):
+            first, last = there[0], there[-1]
+            each.append(
+                f"{name}: {x.gaps[first]:.3g} at {x.zetas[first]:.3g}, {x.gaps[last]:.3g} at {x.zetas[last]:.3g}"
+            )
+    return "Certified suboptimality against misspecification. " + "; ".join(each) + "."
+
+
+def _plan(facts: Facts, x: Example) -> str:
+    """The states with the largest and smallest value, and the first action."""
+    best, worst = int(x.V.argmax()), int(x.V.argmin())
+    text = (
+        f"Map of the plan for: {x.title}. Values from {x.V[worst]:.3g} in {state_text(facts.problem, worst)} "
+        f"to {x.V[best]:.3g} in {state_text(facts.problem, best)}."
+    )
+    start = facts.problem.space.start
+    if start is None:
+        return text
+    names = facts.problem.layout.get("actions") or [f"action {a}" for a in range(facts.problem.num_actions)]
+    return f"{text} First action at the start: {names[int(x.policy[start])]}."
+
 
 MAX_LIST = 12  # entries of a list
 SEED_SPREAD = (
@@ -49,7 +141,7 @@ def write_page(
     drawn: Mapping[str, Picture] | None = None,
     decision: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write the report of facts, with pictures if they are already drawn; decision: see decision.py, shown first."""
+    """Write the report of facts, with pictures if they are already drawn; decision: that of `decide`, shown first."""
     texts = alt_texts(facts)
     drawn = pictures(facts) if drawn is None else drawn
     images = {name: theme.inline_svg(picture.svg, texts[name]) for name, picture in drawn.items()}
@@ -249,3 +341,50 @@ def _temporary_file(path: Path) -> Iterator[Path]:
             partial.unlink(missing_ok=True)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+# The first screen of an analyst's report: the plan for a cost beside today's policy, with names.
+
+
+MAX_ROWS = 24  # states of the table
+MIN_TIME = 5e-4  # share of the steps from which on a state is listed
+
+
+def decide(
+    run: Run, reward: Any, today: Any = None, *, is_cost: bool = False, delta: float = 0.05
+) -> dict[str, Any]:
+    """The audit of the best plan against today's policy as plain data, with a row for each state.
+
+    today: as for `Run.evaluate`; None: the policy of the data.
+    """
+    plan = run.plan(reward, scale="rescale", delta=delta)
+    result = audit(run, reward, plan.policy, today, delta=delta)
+    share = plan.occupancy.mean(axis=0)
+    listed = np.flatnonzero(share >= MIN_TIME)
+    order = np.sort(listed[np.argsort(-share[listed], kind="stable")[:MAX_ROWS]])
+    new, old = (probabilities(x.policy, run.problem.num_actions) for x in (result.new, result.incumbent))
+    layout = run.problem.layout
+    rows = [
+        {
+            "state": name_of(layout, "states", int(s)),
+            "time": f"{share[s]:.1%}",
+            "plan": _actions(new[:, s], plan.occupancy[:, s], layout),
+            "today": _actions(old[:, s], plan.occupancy[:, s], layout),
+        }
+        for s in order
+    ]
+    return {
+        **result.to_dict(is_cost=is_cost),
+        "today": "the policy of the data" if today is None else "today's policy",
+        "rows": rows,
+        "more_states": int((share > 0).sum()) - len(order),
+    }
+
+
+def _actions(table: np.ndarray, mu: np.ndarray, layout: Any) -> str:
+    """What a policy [H, A] does in a state, on average over the steps at which the plan is there."""
+    share = mu @ table / mu.sum()
+    main = [a for a in np.argsort(-share, kind="stable") if share[a] >= 0.005]
+    if len(main) == 1:
+        return name_of(layout, "actions", int(main[0]))
+    return ", ".join(f"{name_of(layout, 'actions', int(a))} {share[a]:.0%}" for a in main)

@@ -9,9 +9,8 @@ import numpy as np
 from horizonfree.explorers.registry import setting_label
 from horizonfree.report import draw, theme
 from horizonfree.report.page import environment, write_text
-from horizonfree.sweeps.measures import MEASURES
-from horizonfree.sweeps.results import Sweep
-from horizonfree.sweeps.summary import Curve, curves
+from horizonfree.sweeps.results import Curve, Sweep, curves
+from horizonfree.sweeps.spec import MEASURES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

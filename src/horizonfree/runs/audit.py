@@ -131,12 +131,12 @@ class Audit(ReprMixin):
         visits = self.run.visits
         weight = np.where(uses >= MIN_SHARE * len(self.new.policy), uses / np.maximum(visits, 1), 0.0)
         layout, A = self.run.problem.layout, visits.shape[1]
-        found = []
+        result = []
         for pair in _largest(weight.ravel(), 0.0):
             s, a = divmod(pair, A)
             names = name_of(layout, "states", s), name_of(layout, "actions", a)
-            found.append(Need(*names, float(uses[s, a]), int(visits[s, a])))
-        return found
+            result.append(Need(*names, float(uses[s, a]), int(visits[s, a])))
+        return result
 
     def to_dict(self, *, is_cost: bool = False) -> dict[str, Any]:
         """All of it as plain data; with is_cost, costs are positive.

@@ -34,7 +34,7 @@ from horizonfree.planning.induction import policy_values
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.observed import ObservedReward
 from horizonfree.runs.plan import Plan, make_plan, start_distribution_of
-from horizonfree.runs.properties import is_property
+from horizonfree.runs.reward_spec import is_property
 
 FEASIBLE, INFEASIBLE, UNDECIDED = "feasible", "infeasible", "undecided"
 NUM_BISECTIONS = 10  # of how far bounds are tightened: to a thousandth of the slack

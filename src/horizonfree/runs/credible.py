@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from horizonfree._validation import check_probability
 from horizonfree.errors import HorizonfreeError, OptionError
-from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.events import Lift
 from horizonfree.mdp.rewards import Reward
 from horizonfree.models.posterior import Posterior
 
@@ -58,8 +58,8 @@ class Credible:
         """The one of the run, by default."""
         if self.refusal:
             raise OptionError(self.refusal)
-        found: Posterior = self.run.posterior()
-        return found
+        result: Posterior = self.run.posterior()
+        return result
 
     def under(self, posterior: Posterior | None) -> "Credible":
         """The same under another posterior of the run."""
@@ -92,8 +92,8 @@ class Credible:
         return self.posterior.table_values(self.reward.table, policy, self.lift)
 
     def _in_units(self, values: Float[np.ndarray, " D"]) -> Float[np.ndarray, " D"]:
-        found: np.ndarray = self.reward.factor * values + self.reward.offset
-        return found
+        result: np.ndarray = self.reward.factor * values + self.reward.offset
+        return result
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
         """Equal-tailed, of the value."""

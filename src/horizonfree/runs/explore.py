@@ -8,6 +8,9 @@ from collections.abc import Callable
 from os import PathLike
 from typing import Any
 
+import numpy as np
+from jaxtyping import Array, Float
+
 from horizonfree._jit import jit
 from horizonfree._validation import (
     check_bool,
@@ -20,19 +23,23 @@ from horizonfree._validation import (
 )
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import OptionError, PartWarning, ShapeError, UnknownNameError
-from horizonfree.explorers.base import Explorer
+from horizonfree.explorers.base import Explorer, ExplorerPlan, PlugIn
 from horizonfree.explorers.loop import Progress, init_progress
+from horizonfree.explorers.python import PythonExplorer, own_state, python_progress, read_only
 from horizonfree.explorers.registry import (
     EXPLORERS,
     ExplorerSpec,
+    describe,
     find_entry,
     make_explorer,
     resolve_typed_name,
 )
 from horizonfree.guarantees.e_processes import ladder
 from horizonfree.mdp import rewards
-from horizonfree.models.base import Model
+from horizonfree.models.base import Evidence, Model
 from horizonfree.models.tabular.model import TabularModel
+from horizonfree.planning.induction import Solution
+from horizonfree.planning.traced import optimal_jax
 from horizonfree.problems import problem_of_model
 from horizonfree.problems.gymnasium.as_table import unknown_table
 from horizonfree.problems.problem import Problem
@@ -64,12 +71,26 @@ FOREIGN_KEYWORDS = {  # of other libraries, and what is meant
 }
 
 
-@jit
 def _begin(explorer: Explorer, model: Model, budget: int | None) -> Progress:
     """Before the first episode, with the history that robust certificates need."""
-    return init_progress(
-        explorer, model, model.init_evidence(ladder(budget, model.burn_in), has_history=True)
-    )
+    if isinstance(explorer, PythonExplorer):
+        return python_progress(explorer, model, _empty_evidence(to_device(model), budget))
+    return _begin_traced(explorer, to_device(model), budget)
+
+
+@jit
+def _begin_traced(explorer: Explorer, model: Model, budget: int | None) -> Progress:
+    return init_progress(explorer, model, _evidence_of(model, budget))
+
+
+@jit
+def _empty_evidence(model: Model, budget: int | None) -> Evidence:
+    return _evidence_of(model, budget)
+
+
+def _evidence_of(model: Model, budget: int | None) -> Evidence:
+    evidence: Evidence = model.init_evidence(ladder(budget, model.burn_in), has_history=True)
+    return evidence
 
 
 @x64
@@ -150,7 +171,7 @@ def explore(
         check_reward_matters(built, reward)
     end = stop_rule(learned, 0, request, reward)
     _suggest_reachable_part(learned)
-    first = to_numpy(_begin(built, to_device(learned.model), request.budget))
+    first = to_numpy(_begin(built, learned.model, request.budget))
     spec = ExplorerSpec.of(built)
     run = Run(learned, spec, int(seed), first.evidence, first.state, {}, is_simulated, end)
     recorder = None if is_simulated else RewardRecorder(run)
@@ -283,6 +304,10 @@ def build_explorer(
     explorer: str | Explorer, problem: Problem, options: dict[str, Any], defaults: dict[str, Any]
 ) -> Explorer:
     """An explorer by name, with those of `defaults` (budget, delta, reward) that are its options; or a built one."""
+    if isinstance(explorer, type) and issubclass(explorer, Explorer):
+        raise OptionError(
+            f"explorer is the class {explorer.__name__}; give an object with its options: {explorer.__name__}()"
+        )
     if isinstance(explorer, Explorer):
         if options:
             raise OptionError(
@@ -301,7 +326,7 @@ def build_explorer(
         built = make_explorer(explorer, **options, **{key: x for key, x in defaults.items() if key in fields})
     if not isinstance(problem.model, built.learns):
         raise OptionError(
-            f"explorer {explorer!r} learns a {built.learns.__name__}, but this problem has a "
+            f"explorer {describe(built)[0]!r} learns a {built.learns.__name__}, but this problem has a "
             f"{type(problem.model).__name__}; choose another explorer: {_explorers_for(problem.model)}{_advice(built)}"
         )
     return built
@@ -324,3 +349,39 @@ def check_reward_matters(explorer: Explorer, reward: Any) -> None:
             "this explorer ignores rewards; plan for a reward afterwards, or explore until a bound is certified for it "
             "(until_eps)"
         )
+
+
+# Plans and estimates of an explorer's own model, instead of the maximum-likelihood estimate; compiled.
+
+
+@x64
+def explorer_plan(run: Any, table: Float[np.ndarray, "H S A"]) -> Solution:
+    """The plan of a run's explorer; for logged episodes, in the estimate of the evidence."""
+    if isinstance(run.explorer, PythonExplorer):
+        model, progress = read_only((run.problem.model, run.progress))
+        own = run.explorer.plan(model, own_state(progress.state), progress.evidence, np.asarray(table))
+        return Solution(*(np.asarray(x) for x in own))
+    arguments = to_device((run.problem.model, run.progress, np.asarray(table)))
+    return Solution(*(np.asarray(x) for x in _plan(run.explorer, *arguments)))
+
+
+@jit
+def _plan(
+    explorer: Explorer | None, model: Model, progress: Progress, reward: Float[Array, "H S A"]
+) -> ExplorerPlan:
+    if explorer is None:
+        return ExplorerPlan(*optimal_jax(model.estimate(progress.evidence), reward))
+    return explorer.plan(model, progress.state, progress.evidence, reward)
+
+
+@x64
+def explorer_estimate(run: Any) -> Float[np.ndarray, " d"]:
+    """theta_hat of a run's explorer, or that of the evidence."""
+    if not isinstance(run.explorer, PlugIn):
+        return np.asarray(run.evidence.theta)
+    return np.asarray(_estimate(run.explorer, *to_device((run.problem.model, run.progress))))
+
+
+@jit
+def _estimate(explorer: Any, model: Any, progress: Progress) -> Float[Array, " d"]:
+    return explorer.theta_hat(model, progress.state, progress.evidence)

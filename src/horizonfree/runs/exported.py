@@ -17,8 +17,7 @@ from horizonfree.guarantees.certificate import confidence_of
 from horizonfree.mdp import names
 from horizonfree.mdp.events import reach
 from horizonfree.mdp.policies import is_allowed
-from horizonfree.problems.verification.evaluate import values_of_policy
-from horizonfree.problems.verification.explicit import ExplicitModel, checked
+from horizonfree.problems.verification.explicit import ExplicitModel, checked, values_of_policy
 
 WHAT = ("interval", "estimate")
 MOST_GOALS = 8  # sets of states for which widths are compared
@@ -39,26 +38,26 @@ def explicit_model(
         raise OptionError("the data refute the model class, so there is no confidence set to write")
     if what == "estimate":
         low = np.asarray(confidence.kernel.prob)
-        found = _written(run, np.asarray(confidence.kernel.succ), low, low)
+        result = _written(run, np.asarray(confidence.kernel.succ), low, low)
         description = (
             f"The estimate of {run.episodes} episodes by horizonfree, with no statement of its error."
         )
-        return _described(found, description)
+        return _described(result, description)
     low, high = confidence.entry_intervals()
-    found = _written(run, np.asarray(space.succ), low, high)
+    result = _written(run, np.asarray(space.succ), low, high)
     words = [
         f"The confidence set of {run.episodes} episodes by horizonfree ({confidence_of(delta)}, any stopping time), "
         "projected on every transition probability. It contains every kernel of the set, and more.",
         f"Assumes: {run.problem.model.describe().assumption}.",
-        *_widths(run, found, delta),
+        *_widths(run, result, delta),
     ]
     if floor:
-        found = _floored(found, float(floor))
+        result = _floored(result, float(floor))
         words.append(
             f"Lower ends of 0 were raised to {floor:g}: the file takes for granted that every transition written is "
             "possible, which the data do not prove."
         )
-    return _described(found, "\n".join(words))
+    return _described(result, "\n".join(words))
 
 
 def _written(run: Any, succ: np.ndarray, low: np.ndarray, high: np.ndarray) -> ExplicitModel:

@@ -380,24 +380,24 @@ def _in_problem(rows: Rows, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 def _numbers_of(rows: Rows, role: str, names: Mapping[str, int], size: int) -> Int[np.ndarray, " n"]:
     """The number of each label, by its name or as it is."""
     labels: Labels = getattr(rows, role)
-    found = []
+    result = []
     for i, label in enumerate(labels.labels):
         number = names.get(str(label), label if isinstance(label, int) else None)
         if isinstance(number, int) and 0 <= number < size:
-            found.append(number)
+            result.append(number)
             continue
         uses = np.flatnonzero(labels.code == i)
         if not uses.size and role == "state" and rows.next_state is not None:
             uses, role = np.flatnonzero(rows.next_state == i), "next_state"
         if not uses.size:  # a category that does not occur
-            found.append(0)
+            result.append(0)
             continue
         where = f"row {uses[0] + 1}: {role} {short_repr(label)}"
         kind = f"{role.removeprefix('next_')}s are 0 to {size - 1}"
         advice = f"; {suggestion(str(label), names)}" if names else f"; {kind}"
         error = UnknownNameError if number is None else ShapeError
         raise error(f"{where} is not one of the {size} {role.removeprefix('next_')}s of the problem{advice}")
-    return np.array(found, np.int64)
+    return np.array(result, np.int64)
 
 
 def _table(rows: Rows, missing: str, declared: Mapping[str, Any], terminal: Any) -> tuple[Problem, _Log]:

@@ -45,15 +45,15 @@ class Rows:
 
 def roles_of(columns: Any) -> dict[str, list[str] | None]:
     """The columns of each role, as they were named; None for a step that is not there."""
-    given = {} if columns is None else columns
-    if not isinstance(given, Mapping) or not set(given) <= set(ROLES):
-        odd = sorted(set(given) - set(ROLES), key=str)[0] if isinstance(given, Mapping) else given
+    settings = {} if columns is None else columns
+    if not isinstance(settings, Mapping) or not set(settings) <= set(ROLES):
+        odd = sorted(set(settings) - set(ROLES), key=str)[0] if isinstance(settings, Mapping) else settings
         raise OptionError(
             f"columns is {short_repr(columns)}; it must be a dictionary from some of {', '.join(ROLES)} to names of "
             f"columns{did_you_mean(odd, ROLES)}"
         )
     roles: dict[str, list[str] | None] = {}
-    for role, names in given.items():
+    for role, names in settings.items():
         listed_names = [names] if isinstance(names, str) else names
         if names is None and role == "step":
             roles[role] = None
@@ -74,7 +74,7 @@ def read_rows(source: Any, roles: dict[str, list[str] | None], bins: Any) -> Row
     """The rows of a source as labels and numbers."""
     table = Source(source)
     notes: list[str] = []
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for role in ROLES:
         names = roles.get(role, [role])
         if names is None or (role in OPTIONAL and role not in roles and role not in table):
@@ -87,28 +87,28 @@ def read_rows(source: Any, roles: dict[str, list[str] | None], bins: Any) -> Row
                     f"the log{there} has no column {name!r}; it needs episode, state and action; where they have other "
                     f"names, say so: columns={{{role!r}: ..}}, on the command line --columns {role}=..{near}"
                 )
-        found[role] = names
-    sizes = {name: len(table.column(name)) for names in found.values() for name in names}
+        result[role] = names
+    sizes = {name: len(table.column(name)) for names in result.values() for name in names}
     size = max(sizes.values())
     if len(set(sizes.values())) > 1 or size == 0:
         raise ShapeError(f"the columns have lengths {sizes}; they must be of one length, at least 1")
-    (episode,) = (_single(table, found, "episode"),)
-    if "step" in found:
-        step = log_table.steps_of(table.column(found["step"][0]), found["step"][0], episode.code)
+    (episode,) = (_single(table, result, "episode"),)
+    if "step" in result:
+        step = log_table.steps_of(table.column(result["step"][0]), result["step"][0], episode.code)
     else:
         step = _in_order(episode.code)
         notes.append("there is no column 'step': the rows of an episode are taken as its steps, in order")
-    if "next_state" not in found:
+    if "next_state" not in result:
         notes.append("there is no column 'next_state': it is the state of the next step")
-    cells = Bins(bins, found, episode)
+    cells = Bins(bins, result, episode)
     state, after = (
         cells.labels(table, "state"),
-        cells.labels(table, "next_state") if "next_state" in found else None,
+        cells.labels(table, "next_state") if "next_state" in result else None,
     )
     labels = _union(state, after)
     terminated = None
-    if "terminated" in found:
-        name = found["terminated"][0]
+    if "terminated" in result:
+        name = result["terminated"][0]
         terminated = log_table.flags_of(table.column(name), name)
     return Rows(
         cells.counted(episode),
@@ -117,7 +117,7 @@ def read_rows(source: Any, roles: dict[str, list[str] | None], bins: Any) -> Row
         cells.labels(table, "action"),
         None if after is None else after.recoded(labels),
         terminated,
-        _rewards(table, found, roles),
+        _rewards(table, result, roles),
         notes + cells.notes,
         cells.assumes,
     )
@@ -184,9 +184,9 @@ def _in_order(episode: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
     order = np.argsort(episode, kind="stable")
     begins = np.append(True, np.diff(episode[order]) != 0)
     index = np.arange(len(episode))
-    found = np.empty(len(episode), np.int64)
-    found[order] = index - np.maximum.accumulate(np.where(begins, index, 0))
-    return found
+    result = np.empty(len(episode), np.int64)
+    result[order] = index - np.maximum.accumulate(np.where(begins, index, 0))
+    return result
 
 
 class Bins:
@@ -197,27 +197,27 @@ class Bins:
     """
 
     def __init__(self, bins: Any, found: Mapping[str, list[str]], episode: Labels) -> None:
-        given = {} if bins is None else bins
-        if not isinstance(given, Mapping):
+        settings = {} if bins is None else bins
+        if not isinstance(settings, Mapping):
             raise OptionError(
                 f"bins is {short_repr(bins)}; it must be a dictionary, such as {{'temperature': 5}}"
             )
         used = {name for role in ("state", "action") for name in found[role]}
-        for name in given:
+        for name in settings:
             if name not in used:
                 raise OptionError(
                     f"bins[{name!r}]: no state or action is made of this column; {suggestion(str(name), used)}; name "
                     "the columns of a state with columns={'state': [..]}"
                 )
-        self.bins, self.found = given, found
+        self.bins, self.found = settings, found
         self.notes: list[str] = []
         self.assumes: list[str] = []
         self._edges: dict[str, Float[np.ndarray, " n"]] = {}
         self._training = np.zeros(len(episode.code), bool)
-        if any(not np.iterable(x) for x in given.values()):
+        if any(not np.iterable(x) for x in settings.values()):
             self._train(episode)
-        if given:
-            self.assumes = [BINNED.format(columns=" and ".join(map(str, given)))]
+        if settings:
+            self.assumes = [BINNED.format(columns=" and ".join(map(str, settings)))]
 
     def _train(self, episode: Labels) -> None:
         """Set apart the first tenth of the episodes."""
@@ -311,12 +311,12 @@ def find_state(thing: Any, names: Sequence[str] | None, size: int, what: str) ->
 def find_start(start: Any, names: Sequence[str] | None, S: int, first: Int[np.ndarray, " K"]) -> Any:
     """A state, a distribution over states or "unknown", by name or by number."""
     if isinstance(start, Mapping):
-        found, shares = np.zeros(S), check_floats(list(start.values()), "start")
+        result, shares = np.zeros(S), check_floats(list(start.values()), "start")
         if shares.ndim != 1:
             raise ShapeError(f"start is {short_repr(start)}; it must have one probability for each state")
         for name, p in zip(start, shares):
-            found[find_state(name, names, S, "start")] += p
-        return found
+            result[find_state(name, names, S, "start")] += p
+        return result
     if start is not None:
         if isinstance(start, str) and start == UNKNOWN:
             return start

@@ -76,12 +76,12 @@ class Source:
 
     def column(self, name: str) -> np.ndarray:
         """A column as an array, or an error that lists those that there are."""
-        found = self._find(name)
-        if found is None:
+        result = self._find(name)
+        if result is None:
             near = did_you_mean(name, self.names or ())
             there = f"; it has {short_repr(list(self.names))[1:-1]}" if self.names else ""
             raise UnknownNameError(f"the log has no column {name!r}{near}{there}")
-        return as_array(found, name)
+        return as_array(result, name)
 
     def categories(self, name: str) -> list[Any] | None:
         """The declared labels of a categorical column, None of any other."""
@@ -286,14 +286,14 @@ def steps_of(array: np.ndarray, name: str, episode: Int[np.ndarray, " N"]) -> In
     The unit of dates is the most common distance of two that follow each other in an episode.
     """
     is_missing = missing_in(array) | (episode < 0)
-    found = np.full(len(array), -1, np.int64)
+    result = np.full(len(array), -1, np.int64)
     present, rows = array[~is_missing], np.flatnonzero(~is_missing)
     if not rows.size:
-        return found
+        return result
     times = _whole_numbers(present)
     if times is not None:
-        found[rows] = times - times.min()
-        return found
+        result[rows] = times - times.min()
+        return result
     seconds = np.array([_seconds(x, name, row) for x, row in zip(present, rows)])
     order = np.lexsort((seconds, episode[rows]))
     same = np.diff(episode[rows][order]) == 0
@@ -311,8 +311,8 @@ def steps_of(array: np.ndarray, name: str, episode: Int[np.ndarray, " N"]) -> In
         )
     begin = np.append(True, ~same)
     total = np.cumsum(np.append(0, np.where(same, count, 0)))
-    found[rows[order]] = total - np.maximum.accumulate(np.where(begin, total, 0))
-    return found
+    result[rows[order]] = total - np.maximum.accumulate(np.where(begin, total, 0))
+    return result
 
 
 def _whole_numbers(array: np.ndarray) -> Int[np.ndarray, " n"] | None:

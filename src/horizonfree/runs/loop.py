@@ -27,10 +27,17 @@ from horizonfree.explorers.loop import (
     simulate_block,
     update_progress,
 )
+from horizonfree.explorers.python import (
+    PythonExplorer,
+    choose_python,
+    simulate_python,
+    simulate_several,
+    update_python,
+)
 from horizonfree.guarantees.certificate import round_up
-from horizonfree.mdp.space import UNSEEN, Kernel
+from horizonfree.mdp.space import UNSEEN, Kernel, Trajectory
 from horizonfree.models.base import Evidence, Model
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 from horizonfree.problems.gymnasium.live import (
     Attempt,
     attempt,
@@ -43,6 +50,7 @@ from horizonfree.problems.gymnasium.live import (
 from horizonfree.runs.meter import progress_meter
 from horizonfree.runs.observed import ObservedReward, over_states
 from horizonfree.runs.run import Run
+from horizonfree.runs.state import ENDED_IN
 from horizonfree.runs.storage import checkpoint_writer
 from horizonfree.runs.until import MAX_EPISODES, StopRule
 
@@ -50,7 +58,6 @@ MAX_BLOCK = 256  # episodes of one compiled call
 BLOCK_SECONDS = 0.25  # target duration of a block
 SAVE_SECONDS = 10.0  # default time between checkpoints
 SHARPEN_BELOW = 1.4  # times until_eps: below it the sharpest certificate is computed
-ENDED_IN = "ended_in"  # record of real episodes: the state in which the environment terminated, or NO_END
 NO_END = -1
 
 # (progress, number of episodes) -> progress after them, their records, and the error that stopped the block early
@@ -210,8 +217,15 @@ def _certified(run: Run, until: StopRule) -> float:
 
 # ---- engines ---------------------------------------------------------------------------------------------------------
 
-_absorb = jit(update_progress)
-_World = tuple[Explorer, Model, Sampler, Any, Array, Array, Any]  # with truth, key, episode and state
+_Setup = tuple[Explorer, Model, Sampler, Any, Array, Array, Any]  # with truth, key, episode and state
+
+
+@jit
+def _learn(
+    explorer: Explorer, model: Model, progress: Progress, trajectory: Trajectory
+) -> tuple[Progress, Records]:
+    """`update_progress` without a truth."""
+    return update_progress(explorer, model, None, progress, trajectory)
 
 
 @jit
@@ -221,9 +235,9 @@ def _choose(explorer: Explorer, model: Model, key: Array, progress: Progress) ->
 
 
 @partial(jit, donate=True, fast_compile=True)
-def _block(world: _World, evidence: Evidence, count: Int[Array, ""], size: int) -> tuple[Progress, Records]:
+def _block(setup: _Setup, evidence: Evidence, count: Int[Array, ""], size: int) -> tuple[Progress, Records]:
     """`simulate_block` with donated evidence."""
-    explorer, model, sampler, truth, key, episode, state = world
+    explorer, model, sampler, truth, key, episode, state = setup
     progress = Progress(episode, state, evidence)
     return simulate_block(explorer, model, sampler, truth, key, progress, count, size)
 
@@ -254,15 +268,18 @@ def run_block(
     count: int,
 ) -> tuple[Progress, Records]:
     """At most MAX_BLOCK episodes as one compiled call (explorers/loop.py), which donates the evidence."""
-    world = explorer, model, sampler, truth, key, progress.episode, progress.state
-    return _block(world, progress.evidence, np.array(count, np.int32), MAX_BLOCK)
+    setup = explorer, model, sampler, truth, key, progress.episode, progress.state
+    return _block(setup, progress.evidence, np.array(count, np.int32), MAX_BLOCK)
 
 
 def simulation_engine(run: Run, explorer: Explorer) -> Engine:
-    """Compiled blocks of a problem that simulates itself."""
+    """Compiled blocks of a problem that simulates itself; single episodes for an explorer in plain Python."""
     model, truth = to_device((run.problem.model, run.problem.truth))
     sampler = _sampler(run.problem.kernel())
     key = _key(np.array(run.seed))
+    if isinstance(explorer, PythonExplorer):
+        one_more = partial(simulate_python, explorer, run.problem.model, sampler, key)
+        return partial(simulate_several, one_more)
 
     def engine(progress: Progress, count: int) -> tuple[Progress, Records, None]:
         return *run_block(explorer, model, sampler, truth, key, copy_evidence(progress), count), None
@@ -308,20 +325,24 @@ def env_engine(
             f"{run.evidence.impossible} observations of this run are impossible under every parameter: the model class "
             "does not describe this environment; begin a new run with one that does"
         )
-    model, key = to_device(run.problem.model), _key(np.array(run.seed))
+    is_python = isinstance(explorer, PythonExplorer)
+    choose: Callable[..., Progress] = choose_python if is_python else _choose
+    learn: Callable[..., tuple[Progress, Records]] = update_python if is_python else _learn
+    model = run.problem.model if is_python else to_device(run.problem.model)
+    key = _key(np.array(run.seed))
     is_recorded = run.episodes == 0 or ENDED_IN in run.records  # runs of older versions have no such record
     ended = set(np.asarray(run.records.get(ENDED_IN, ())).astype(int).tolist()) - {NO_END}
 
     def episode(progress: Progress) -> tuple[Progress, Records, Attempt]:
         rng = np.random.default_rng([run.seed, int(progress.episode)])
-        progress = _choose(explorer, model, key, progress)
+        progress = choose(explorer, model, key, progress)
         attempted = attempt(env, space, np.asarray(progress.state.policy), rng, encode, endings)
         counts = np.asarray(progress.evidence.counts)
         attempted = check_endings(attempted, counts, space, ended)
         trajectory, error, end, _ = attempted
         if error is not None and (trajectory.j == UNSEEN).all():
             raise error
-        after, numbers = _absorb(explorer, model, None, progress, to_device(trajectory))
+        after, numbers = learn(explorer, model, progress, to_device(trajectory))
         if end is not None:
             ended.add(end[0])
         if is_recorded:
@@ -329,18 +350,21 @@ def env_engine(
         return after, numbers, attempted
 
     def engine(progress: Progress, count: int) -> tuple[Progress, Records, BaseException | None]:
-        done: tuple[Progress, list[Records], list[Attempt]] = (progress, [], [])
+        completed: tuple[Progress, list[Records], list[Attempt]] = (progress, [], [])
         error: BaseException | None = None
-        while len(done[1]) < count and error is None:
+        while len(completed[1]) < count and error is None:
             try:
-                after, numbers, attempted = episode(done[0])
-                done, error = (after, [*done[1], numbers], [*done[2], attempted]), attempted.error
+                after, numbers, attempted = episode(completed[0])
+                completed, error = (
+                    (after, [*completed[1], numbers], [*completed[2], attempted]),
+                    attempted.error,
+                )
             except BaseException as stop:
-                if not done[1]:
+                if not completed[1]:
                     raise
                 error = stop
-        recorder.add(done[2])
+        recorder.add(completed[2])
         # stacked in NumPy: in JAX every number of episodes would be compiled
-        return done[0], jax.tree.map(lambda *x: np.stack(x), *done[1]), error
+        return completed[0], jax.tree.map(lambda *x: np.stack(x), *completed[1]), error
 
     return engine

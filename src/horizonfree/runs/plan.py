@@ -13,7 +13,7 @@ from horizonfree._repr import ReprMixin, ReprTable, data_frame
 from horizonfree._validation import check_int, check_state
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.guarantees.certificate import Certificate, confidence_of, interval, round_down, round_up
-from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.events import Lift
 from horizonfree.mdp.names import name_of, number_of
 from horizonfree.mdp.rewards import Reward
 from horizonfree.mdp.space import Kernel, Space
@@ -27,7 +27,7 @@ from horizonfree.runs.credible import LEVEL, Credible, probability_better
 if TYPE_CHECKING:
     import pandas
 
-    from horizonfree.problems.gymnasium.rollout import Rollout
+    from horizonfree.problems.gymnasium.live import Rollout
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -130,7 +130,7 @@ class Plan(ReprMixin):
         >>> run.plan(hf.goal(run.problem, 3)).rollout(run.problem.to_gymnasium()).states.shape
         (9,)
         """
-        from horizonfree.problems.gymnasium.rollout import rollout
+        from horizonfree.problems.gymnasium.live import rollout
 
         if self._space is None:
             raise OptionError("this plan belongs to no run; make it with run.plan(reward)")

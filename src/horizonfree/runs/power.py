@@ -109,21 +109,21 @@ def power(
     number = check_count(draws, "draws")
     gathered_by = _name(run, gather)
     if ask(run):
-        return Power(ask.words, gathered_by, ladder, np.ones(len(ladder)), number, "", True, cost)
+        return Power(ask.statement, gathered_by, ladder, np.ones(len(ladder)), number, "", True, cost)
     posterior = run.posterior(draws=number, prior=prior, seed=seed)
     first = np.full(number, len(ladder))  # the first number of episodes after which it is certified
     for i in range(number):
         grown = _grown(run, posterior.parameters[i], gather, ladder, seed=seed + i)
         first[i] = next((k for k, later in enumerate(grown) if ask(later)), len(ladder))
     probability = (first[:, None] <= np.arange(len(ladder))).mean(0)
-    return Power(ask.words, gathered_by, ladder, probability, number, posterior.label, False, cost)
+    return Power(ask.statement, gathered_by, ladder, probability, number, posterior.label, False, cost)
 
 
 @dataclass(frozen=True, eq=False)
 class _Decision:
     """A question to a run, which its certificates answer."""
 
-    words: str
+    statement: str
     reward: Any
     options: dict[str, Any]
     target: float | None
@@ -149,20 +149,20 @@ class _Decision:
 def _decision(
     run: Run, reward: Any, target: Any, policy: Any, incumbent: Any, at_least: Any, options: dict[str, Any]
 ) -> _Decision:
-    asked = [x is not None for x in (target, incumbent, at_least)]
-    if sum(asked) != 1 or (policy is None and not asked[0]):
+    is_given = [x is not None for x in (target, incumbent, at_least)]
+    if sum(is_given) != 1 or (policy is None and not is_given[0]):
         raise OptionError(
             "say which decision: target=, or policy= with incumbent= (is it better?), or policy= with at_least="
         )
     if incumbent is not None:
-        words = "the policy is better than the incumbent"
+        statement = "the policy is better than the incumbent"
     elif at_least is not None:
-        words = f"the value of the policy is at least {float(check_floats(at_least, 'at_least')):g}"
+        statement = f"the value of the policy is at least {float(check_floats(at_least, 'at_least')):g}"
     else:
-        words = (
+        statement = (
             f"the {'plan' if policy is None else 'policy'} has a suboptimality of at most {float(target):g}"
         )
-    return _Decision(words, reward, options, target, policy, incumbent, at_least)
+    return _Decision(statement, reward, options, target, policy, incumbent, at_least)
 
 
 def _name(run: Run, gather: Any) -> str:

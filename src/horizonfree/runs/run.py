@@ -27,15 +27,14 @@ from horizonfree.models.posterior import Posterior, posterior
 from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning.induction import policy_values
 from horizonfree.problems.problem import Problem
-from horizonfree.runs import observed, properties
-from horizonfree.runs.certificates import ConfidenceCache, certificate_of
+from horizonfree.runs import observed, reward_spec
+from horizonfree.runs.certificates import ConfidenceCache, Robustness, certificate_of, compute_robustness
 from horizonfree.runs.check import check_model_class
 from horizonfree.runs.constrained import plan_within
 from horizonfree.runs.credible import Credible
 from horizonfree.runs.observed import ObservedReward
 from horizonfree.runs.plan import Comparison, Plan, make_plan, start_distribution_of
 from horizonfree.runs.reward_spec import RewardSpec, plan_or_evaluate
-from horizonfree.runs.robustness import Robustness, compute_robustness
 from horizonfree.runs.state import progress_of
 from horizonfree.runs.until import StopRule
 
@@ -115,7 +114,7 @@ class Run(ReprMixin):
             raise OptionError("this model class has no theta: its kernel is `run.confidence().kernel`")
         if self.explorer_spec is None:
             return np.asarray(self.evidence.theta)
-        from horizonfree.runs.explorer_plan import explorer_estimate
+        from horizonfree.runs.explore import explorer_estimate
 
         return explorer_estimate(self)
 
@@ -286,9 +285,9 @@ class Run(ReprMixin):
         if isinstance(reward, ObservedReward):
             observed.check_plain(discount, final, transition, misspecification, model)
             return observed.answer(self, reward, None, delta=delta, start=start, horizon=horizon)
-        if properties.is_property(reward):
-            properties.check_plain(scale, horizon, misspecification, is_extended)
-            return properties.answer(self, reward, delta=delta, model=model, start=start)
+        if reward_spec.is_property(reward):
+            reward_spec.check_plain(scale, horizon, misspecification, is_extended)
+            return reward_spec.answer(self, reward, delta=delta, model=model, start=start)
         if is_extended:
             spec = RewardSpec(discount, final, transition)
             return plan_or_evaluate(self, reward, None, spec, **options, **where)
@@ -300,7 +299,7 @@ class Run(ReprMixin):
         refusal = "" if declared(misspecification) is None else EXACT_CLASS
         if model == "explorer":
             space = self.problem.space
-            from horizonfree.runs.explorer_plan import explorer_plan
+            from horizonfree.runs.explore import explorer_plan
 
             own = explorer_plan(self, resolved.table)
             policy = named_allowed(space, np.array(own.policy, np.int32))
@@ -339,9 +338,9 @@ class Run(ReprMixin):
         if isinstance(reward, ObservedReward):
             observed.check_plain(discount, final, transition)
             return observed.answer(self, reward, policy, delta=delta, start=start, horizon=horizon)
-        if properties.is_property(reward):
-            properties.check_plain(scale, horizon, 0.0, is_extended)
-            return properties.answer(self, reward, policy, delta=delta, start=start)
+        if reward_spec.is_property(reward):
+            reward_spec.check_plain(scale, horizon, 0.0, is_extended)
+            return reward_spec.answer(self, reward, policy, delta=delta, start=start)
         if is_extended:
             spec = RewardSpec(discount, final, transition)
             options = {"scale": scale, "delta": delta, "start": start, "horizon": horizon}

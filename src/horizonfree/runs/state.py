@@ -11,6 +11,8 @@ from horizonfree.errors import RunError
 if TYPE_CHECKING:
     from horizonfree.explorers.loop import Progress
 
+ENDED_IN = "ended_in"  # record of real episodes: the state in which the environment terminated, or NO_END
+
 
 class StoredState(NamedTuple):
     """A state read from a checkpoint: its arrays by name, the file, and the versions that wrote it."""
@@ -55,10 +57,15 @@ def _restored(run: Any, stored: StoredState) -> Any:
     import jax
 
     from horizonfree._x64 import scope, to_device
+    from horizonfree.explorers.python import PythonExplorer, init_state
 
     with scope():
-        explorer, model = to_device((run.explorer, run.problem.model))
-        first = eqx.filter_eval_shape(lambda: explorer.init(model))
+        explorer, model = run.explorer, run.problem.model
+        if isinstance(explorer, PythonExplorer):
+            first = init_state(explorer, model)
+        else:
+            explorer, model = to_device((explorer, model))
+            first = eqx.filter_eval_shape(lambda: explorer.init(model))
     leaves, structure = jax.tree_util.tree_flatten_with_path(first)
     filled = []
     for where, leaf in leaves:

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from horizonfree.errors import HorizonfreeError, RunError
-from horizonfree.explorers.registry import EXPLORERS, ExplorerSpec, current_name
+from horizonfree.explorers.registry import ExplorerSpec, current_name, stored_options
 from horizonfree.models.serialization import arrays_of, rebuild, under
 from horizonfree.runs import files, recipes
 from horizonfree.runs.observed import ObservedReward
@@ -190,13 +190,9 @@ def _manifest(run: Run) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     problem, arrays = recipes.describe(run.problem)
     explorer: dict[str, Any] | None = None
     if run.explorer_spec is not None:
-        name, options = run.explorer_spec.name, run.explorer_spec.options
-        if name not in EXPLORERS:
-            raise RunError(
-                f"explorer {name} is not registered, so it could not be restored from a stored run"
-            )
-        plain = {key: x for key, x in options.items() if not isinstance(x, np.ndarray)}
-        arrays |= {f"explorer.{key}": x for key, x in options.items() if isinstance(x, np.ndarray)}
+        name = run.explorer_spec.name
+        plain, of_explorer = stored_options(name, run.explorer_spec.options)
+        arrays |= {f"explorer.{key}": x for key, x in of_explorer.items()}
         explorer = {"name": name, "options": plain}
     header = {
         "format": FORMAT,

@@ -13,7 +13,7 @@ from horizonfree.guarantees.certificate import Certificate
 from horizonfree.mdp.events import Event, Worth
 from horizonfree.mdp.rewards import Reward
 from horizonfree.runs.certificate_files import data_digest, model_digest, read, unpacked
-from horizonfree.runs.properties import answer
+from horizonfree.runs.reward_spec import answer
 
 TOLERANCE = 1e-9  # relative, by which another machine may round otherwise
 
@@ -50,8 +50,8 @@ def verify(path: Any, run: Any) -> Verification:
         )
         return Verification(False, math.nan, float(content["bound"]), "not computed again", (words,))
     there = _view(run, question.get("view"))
-    found = _again(run, there, question, content)
-    bound, claimed = float(found.eps), float(content["bound"])
+    result = _again(run, there, question, content)
+    bound, claimed = float(result.eps), float(content["bound"])
     digests = {
         "model": (content["model"].get("digest"), model_digest(there.problem)),
         "data": (content["data"].get("digest"), data_digest(run.evidence)),
@@ -63,22 +63,22 @@ def verify(path: Any, run: Any) -> Verification:
     ]
     if not bound <= claimed * (1 + TOLERANCE) + 1e-15:
         differences.append(f"the bound is {bound:.9g}, more than the {claimed:.9g} of the file")
-    texts = {"statement": found.statement, "assumes": found.assumes, "holds_for": found.holds_for}
-    texts["method"] = found.method
+    texts = {"statement": result.statement, "assumes": result.assumes, "holds_for": result.holds_for}
+    texts["method"] = result.method
     differences += [
         f"{key} is {text!r}, in the file {content[key]!r}"
         for key, text in texts.items()
         if text != content[key]
     ]
-    if found.is_rejected != content["is_rejected"]:
+    if result.is_rejected != content["is_rejected"]:
         differences.append(
-            "the data refute the model class" if found.is_rejected else "the class is not refuted"
+            "the data refute the model class" if result.is_rejected else "the class is not refuted"
         )
     if run.episodes != content["episodes"]:
         differences.append(
             f"the run has {run.episodes:,} episodes, the file speaks of {content['episodes']:,}"
         )
-    return Verification(not differences, bound, claimed, found.statement, tuple(differences))
+    return Verification(not differences, bound, claimed, result.statement, tuple(differences))
 
 
 def _view(run: Any, view: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 from horizonfree._extras import needs_extra
 from horizonfree.errors import OptionError, ProcessError
 from horizonfree.sweeps.executors import WORKER_DIED, Executor, Outcome
-from horizonfree.sweeps.worker import environment, execute
+from horizonfree.sweeps.worker import environment, execute, import_path
 
 CONNECT_SECONDS = 10  # to reach a scheduler or cluster, and for it to have a worker
 LOOPBACK = "127.0.0.1"
@@ -45,7 +45,7 @@ class DaskExecutor(Executor):
                     processes=True,
                     host=LOOPBACK,
                     dashboard_address=f"{LOOPBACK}:0",
-                    env=environment(threads),
+                    env=environment(threads) | import_path(),
                     silence_logs=logging.ERROR,
                 )
             self.client = Client(self.cluster)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from horizonfree.sweeps.worker import environment
+from horizonfree.sweeps.worker import environment, import_path
 
 WORKER_DIED = "the worker that ran it ended in the middle: it was killed, or there was not enough memory"
 SHUTDOWN_SECONDS = 5.0  # for a worker to end
@@ -97,7 +97,7 @@ class _Worker:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-                env=os.environ | environment(threads),
+                env=os.environ | environment(threads) | import_path(),
                 start_new_session=True,
             )
         self.reader = threading.Thread(target=self._read, daemon=True)

@@ -4,7 +4,7 @@
     seeds = 20                                  # 0 to 19, or a list
     episodes = 300
     checkpoints = [30, 100, 300]                # by default eight, evenly spaced
-    measure = ["eps", "gap"]                    # see sweeps/measures.py
+    measure = ["eps", "gap"]                    # see sweeps/spec.py
 
     [problems.grid]                             # any label
     name = "zoned-grid"                         # by default the label
@@ -15,16 +15,20 @@
     name = "hf-ucrl-rfe++"
     scale = 0.5
 
+An explorer of one's own is named "module:Class"; in a mapping it may be an object.
 Tables may hold parameters and options, and the keys of `PROBLEM_KEYS` and `EXPLORER_KEYS`.
 """
 
 import itertools
+import time
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
+
+import numpy as np
 
 from horizonfree._validation import (
     check_count,
@@ -36,9 +40,75 @@ from horizonfree._validation import (
     short_repr,
 )
 from horizonfree.batch.compare import default_checkpoints
+from horizonfree.batch.evaluate import CURVES
 from horizonfree.batch.members import MAX_SEEDS
 from horizonfree.errors import HorizonfreeError, OptionError
-from horizonfree.sweeps.measures import MEASURES, REWARDS
+from horizonfree.explorers.base import Explorer
+from horizonfree.explorers.registry import describe, stored_options
+from horizonfree.mdp.rewards import family
+from horizonfree.problems.problem import Problem
+from horizonfree.runs.certificates import explorer_claim
+from horizonfree.runs.run import Run
+
+# The measures of a sweep at every checkpoint; each is a column of its rows.
+
+
+MEASURES = {
+    "eps": "certified for every reward at once",
+    "gap": "worst true gap of plans in the maximum-likelihood model",
+    "own_gap": "worst true gap of the explorer's own plans",
+    "reward_max": "largest certified gap of the rewards",
+    "reward_median": "median certified gap of the rewards",
+    "claim": "the explorer's own guarantee",
+    "efficiency": "K T / q, 1 for the best design in hindsight",
+    "excess": "above 0 where the truth is outside the confidence set",
+    "time": "seconds for one seed up to here",
+}
+REWARDS = ("suite", "goals", "occupancies")  # suite: the other two together
+RUN_MEASURES = ("reward_max", "reward_median", "claim", "time")  # of one run at a time; the others are curves
+
+
+def curve_names(measures: Sequence[str]) -> list[str]:
+    """The measures that are curves of `explore_many`."""
+    return [name for name in measures if name in CURVES]
+
+
+def measure_rewards(problem: Problem, rewards: str) -> list[Any] | None:
+    """The rewards over which true gaps are maximised; None stands for the suite of every state."""
+    return None if rewards == "suite" else [x.table for x in family(problem, rewards)[1]]
+
+
+class RunMeasures:
+    """The measures of one run, a function for `explore_many(measure=...)`. `seeds`: how many share the time of a
+    task."""
+
+    def __init__(
+        self, problem: Problem, measures: Sequence[str], rewards: str, delta: float, seeds: int
+    ) -> None:
+        self.names = [name for name in measures if name in RUN_MEASURES]
+        self.delta, self.seeds, self.began = delta, seeds, time.perf_counter()
+        kinds = ("goals", "occupancies") if rewards == "suite" else (rewards,)
+        needs_rewards = {"reward_max", "reward_median"} & set(self.names)
+        self.rewards = [x for kind in kinds for x in family(problem, kind)[1]] if needs_rewards else []
+
+    def __call__(self, run: Run) -> Mapping[str, float]:
+        """The measures of a run; nan if there is none."""
+        result: dict[str, float] = {}
+        if self.rewards:
+            certificate = run.certificate(self.delta, rewards=self.rewards)
+            result["reward_max"] = certificate.eps
+            result["reward_median"] = certificate.parts.get("median", certificate.eps)
+        if "claim" in self.names:
+            result["claim"] = _claim(run, self.delta)
+        result["time"] = (time.perf_counter() - self.began) / self.seeds
+        return {name: result[name] for name in self.names}
+
+
+def _claim(run: Run, delta: float) -> float:
+    """The bound that the explorer itself claims; nan if it claims none, or at lower confidence."""
+    claim = explorer_claim(run, delta)
+    return np.nan if claim is None or claim.delta > delta else claim.eps
+
 
 PROBLEM_KEYS = {"name": str, "vary": dict, "seen_as": str, "reward": dict}
 EXPLORER_KEYS = {"name": str, "vary": dict, "budget": int, "declared": bool}
@@ -123,6 +193,8 @@ def _expand_tables(tables: Mapping[str, Any], section: str, keys: Mapping[str, t
     result: dict[str, Table] = {}
     for label, table in tables.items():
         with error_context(f"{section}.{label}"):
+            if section == "explorers" and isinstance(table, Explorer):
+                table = _table_of(table)
             if not isinstance(table, Mapping):
                 raise OptionError(f"it is {short_repr(table)}; it must be a table, perhaps an empty one")
             for name, kind in keys.items():
@@ -139,6 +211,23 @@ def _expand_tables(tables: Mapping[str, Any], section: str, keys: Mapping[str, t
             name = " ".join([label, *(f"{key}={x}" for key, x in combination.items())])
             result[name] = fixed | combination
     return result
+
+
+def _table_of(explorer: Explorer) -> Table:
+    """The table of an explorer that is given as an object: its name and options."""
+    name, options = describe(explorer)
+    plain, arrays = stored_options(name, options)
+    if arrays:
+        raise OptionError(
+            f"option {next(iter(arrays))} of explorer {name} is an array, which the file of a sweep cannot hold; leave "
+            "it out, or compute it in the class"
+        )
+    if name.startswith("__main__:"):
+        raise OptionError(
+            f"explorer {name} is defined in a script or notebook, which the workers of a sweep do not import; put the "
+            "class into a module"
+        )
+    return {"name": name, **{key: x for key, x in plain.items() if x is not None}}
 
 
 def _episodes_and_checkpoints(entries: Mapping[str, Any]) -> Table:

@@ -21,17 +21,26 @@ from horizonfree.batch.explore import Batch, explore_many
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers.base import Explorer
 from horizonfree.explorers.loop import init_progress, update_progress
+from horizonfree.explorers.python import PythonExplorer, python_progress, simulate_python
 from horizonfree.explorers.registry import current_name, find_entry
 from horizonfree.guarantees.e_processes import ladder
 from horizonfree.mdp.rewards import goal, occupancy
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 from horizonfree.problems import make
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.explore import build_explorer
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.until import check_countable
-from horizonfree.sweeps.measures import RunMeasures, curve_names, measure_rewards
-from horizonfree.sweeps.spec import EXPLORER_KEYS, MISPLACED_OPTIONS, PROBLEM_KEYS, Spec, error_context
+from horizonfree.sweeps.spec import (
+    EXPLORER_KEYS,
+    MISPLACED_OPTIONS,
+    PROBLEM_KEYS,
+    RunMeasures,
+    Spec,
+    curve_names,
+    error_context,
+    measure_rewards,
+)
 
 Task = dict[str, Any]
 REWARD_KINDS = {"goal": goal, "stay": occupancy}
@@ -132,8 +141,11 @@ def check_records(names: Iterable[str], settings: Iterable[tuple[Problem, Explor
 
 @x64
 def record_names(problem: Problem, explorer: Explorer) -> set[str]:
-    """The names in the records of an exploration, from tracing one episode."""
+    """The names in the records of an exploration, from tracing one episode, or playing it in plain Python."""
     model, truth, kernel = to_device((problem.model, problem.truth, problem.kernel()))
+    if isinstance(explorer, PythonExplorer):
+        begin = python_progress(explorer, problem.model, model.init_evidence(ladder()))
+        return set(simulate_python(explorer, problem.model, Sampler.of(kernel), jax.random.key(0), begin)[1])
 
     def episode() -> dict[str, jax.Array]:
         progress = init_progress(explorer, model, model.init_evidence(ladder()))

@@ -30,6 +30,11 @@ def environment(threads: int) -> dict[str, str]:
     return dict.fromkeys(THREAD_VARIABLES, str(threads)) | {"XLA_PYTHON_CLIENT_PREALLOCATE": preallocate}
 
 
+def import_path() -> dict[str, str]:
+    """Environment variables with which a new process imports what this one can, such as explorers of one's own."""
+    return {"PYTHONPATH": os.pathsep.join(dict.fromkeys(path or os.getcwd() for path in sys.path))}
+
+
 def execute(task: Mapping[str, Any], threads: int) -> dict[str, Any]:
     """The rows of a task, or the text of its error."""
     if "jax" not in sys.modules:

@@ -4,7 +4,14 @@ from typing import Any
 
 from horizonfree.theory.bounds import (
     Coefficients,
+    Symbols,
     beta,
+    bound_A,
+    bound_G,
+    bound_R,
+    bound_S_hat,
+    bound_S_tilde,
+    bound_sum,
     coefficients,
     iota,
     lower_bound,
@@ -17,15 +24,6 @@ from horizonfree.theory.bounds import (
     table,
     why_no_lower_bound,
     zeta,
-)
-from horizonfree.theory.proof_sums import (
-    Symbols,
-    bound_A,
-    bound_G,
-    bound_R,
-    bound_S_hat,
-    bound_S_tilde,
-    bound_sum,
 )
 from horizonfree.theory.table1 import Row, table1
 

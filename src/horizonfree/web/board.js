@@ -1,6 +1,6 @@
 // The map: states as cells on a canvas. It draws a view and reports painted cells.
 
-import { stateName } from "/text.js";
+import { stateName } from "./text.js";
 
 const ARROWS = {
   up: [0, -1], right: [1, 0], down: [0, 1], left: [-1, 0],

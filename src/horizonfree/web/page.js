@@ -1,9 +1,10 @@
-// The playground: painting, requests to the server, and controls.
+// The playground: painting, questions to the back end, and controls.
 
-import { makeBoard } from "/board.js";
-import * as link from "/link.js";
-import { makeTable } from "/table.js";
-import { bound, boundText, count, distinct, interval, likely, max, min, number, origin } from "/text.js";
+import { ask, linkNote, open } from "./backend.js";
+import { makeBoard } from "./board.js";
+import * as link from "./link.js";
+import { makeTable } from "./table.js";
+import { bound, boundText, count, distinct, interval, likely, max, min, number, origin } from "./text.js";
 
 const WAIT_MS = 150; // before "Planning ..." is shown
 const STEP_MS = 280; // of a step of an episode
@@ -20,7 +21,8 @@ let pointed = -1; // the state under the pointer
 main().catch((error) => say("working", error.message, true));
 
 async function main() {
-  problem = await ask("/api/problem");
+  await open((text) => ($("about").textContent = text));
+  problem = await ask("problem");
   problem.isReachable = new Set(problem.reachable);
   document.title = `${problem.name}: reward playground`;
   $("name").textContent = problem.name;
@@ -134,18 +136,6 @@ function describe(s) {
 
 // ---- requests -----------------------------------------------------------------------------------------------
 
-async function ask(path, question) {
-  const options = question && { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(question) };
-  let response;
-  try {
-    response = await fetch(path, options);
-  } catch {
-    throw new Error("The server does not answer. Is it still running?");
-  }
-  if (!response.ok) throw new Error((await response.json().catch(() => ({}))).error ?? `The server answered ${response.status}.`);
-  return response.headers.get("content-type").startsWith("application/json") ? response.json() : response.blob();
-}
-
 const pairs = () => Array.from(painted.weights, (w, s) => [s, w]).filter(([, w]) => w !== 0);
 let isAsking = false, isStale = false, since = null;
 
@@ -162,7 +152,7 @@ async function refresh() {
       const released = since;
       const weights = pairs();
       answer = weights.length
-        ? await ask("/api/plan", { weights, when: painted.when, step: painted.step, start: painted.start, seed, misspecification })
+        ? await ask("plan", { weights, when: painted.when, step: painted.step, start: painted.start, seed, misspecification })
         : null;
       show();
       if (released !== null && released === since) {
@@ -394,7 +384,7 @@ function listen() {
 async function share() {
   try {
     await navigator.clipboard.writeText(location.href);
-    say("working", "Link copied. It opens this reward on this machine while the server runs.");
+    say("working", `Link copied. ${linkNote}`);
   } catch {
     say("working", "Copy the address of this page; it contains the reward.");
   }
@@ -402,7 +392,7 @@ async function share() {
 
 async function save() {
   try {
-    const file = await ask("/api/reward.npy", { weights: pairs(), when: painted.when });
+    const file = await ask("reward.npy", { weights: pairs(), when: painted.when });
     const anchor = Object.assign(document.createElement("a"), { href: URL.createObjectURL(file), download: `${problem.name}-reward.npy` });
     anchor.click();
     URL.revokeObjectURL(anchor.href);

@@ -21,7 +21,7 @@ from horizonfree._extras import needs_extra
 from horizonfree._validation import require
 from horizonfree.errors import HorizonfreeError, OptionError
 from horizonfree.runs.run import Run
-from horizonfree.web.session import Painting, Session, check_index, default_start
+from horizonfree.web.session import Painting, Session, default_start
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -31,9 +31,8 @@ if TYPE_CHECKING:
 MAX_BYTES = 2**20  # of a request
 HEADER_SECONDS, BODY_SECONDS = 10, 20  # until a request must have arrived
 MAX_CONNECTIONS = 64  # one page uses a few
-NUM_SEEDS = 2**31
 HOST = re.compile(r"(?:\[([0-9a-fA-F:]{2,39})\]|([0-9a-zA-Z.]+))(?::[0-9]{1,5})?")  # [IPv6] or name, port
-SCRIPTS = ("page.js", "board.js", "table.js", "link.js", "text.js")
+SCRIPTS = ("page.js", "backend.js", "board.js", "table.js", "link.js", "text.js")
 PAGE = {
     "/": ("page.html", "text/html"),
     "/page.css": ("page.css", "text/css"),
@@ -73,9 +72,6 @@ def app_of(session: Session) -> "Starlette":
         from starlette.responses import JSONResponse, Response
         from starlette.routing import Route
 
-    session_problem = session.run.problem
-    H, S = session_problem.horizon, session_problem.num_states
-
     def error(status: int, reason: str) -> Response:
         return JSONResponse({"error": reason}, status, HEADERS)
 
@@ -100,21 +96,7 @@ def app_of(session: Session) -> "Starlette":
 
     async def plan(request: Request) -> Response:
         question = await read(request)
-        painting = session.painting(question)
-        step = check_index(question.get("step", 0), H, "step")
-        first = default_start(session_problem)
-        start = check_index(question.get("start", first), S, "start", min(first, 0))
-        seed = check_index(question.get("seed", 0), NUM_SEEDS, "seed")
-        misspecification = check_index(
-            question.get("misspecification", 0), len(session.misspecifications), "misspecification"
-        )
-
-        def work() -> dict[str, Any]:
-            return session.answer(
-                painting, step=step, start=start, seed=seed, misspecification=misspecification
-            )
-
-        return JSONResponse(await run_in_threadpool(work), 200, HEADERS)
+        return JSONResponse(await run_in_threadpool(session.plan, question), 200, HEADERS)
 
     async def reward(request: Request) -> Response:
         content = await run_in_threadpool(session.file, session.painting(await read(request)))
@@ -262,7 +244,7 @@ def _protocol_with_timeouts() -> Any:
 
 
 def warm_up(session: Session) -> None:
-    """Certify and compile, so that the first answer is as fast as later ones."""
+    """Certify, so that the first answer is as fast as later ones."""
     session.problem()
     session.answer(Painting(((0, 1.0),), "end"), step=0, start=default_start(session.run.problem), seed=0)
 

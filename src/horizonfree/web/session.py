@@ -24,6 +24,7 @@ from horizonfree.planning import evaluate, visits
 from horizonfree.problems.problem import Problem, true_gap
 from horizonfree.report.facts import (
     explorer_label_of,
+    goal_states,
     goals_certificate,
     goals_name,
     marked_starts,
@@ -31,7 +32,6 @@ from horizonfree.report.facts import (
     uses_reward,
     without_assumed_truth,
 )
-from horizonfree.report.history import goal_states
 from horizonfree.runs.credible import likely
 from horizonfree.runs.plan import Plan
 from horizonfree.runs.run import Run
@@ -52,6 +52,7 @@ MISSPECIFICATIONS = (
 FAST_WORK = 2e8  # transitions of dynamic programmes in a fraction of a second
 MAX_CACHED_PLANS = 16
 MODES = ("end", "along")
+NUM_SEEDS = 2**31
 RANDOM_START = -1  # in place of a first state: the start distribution of the problem
 
 
@@ -115,6 +116,22 @@ class Session:
                 "is_vacuous": goals.is_vacuous,
             },
         }
+
+    def plan(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to a question of the page, which is untrusted JSON."""
+        problem = self.run.problem
+        first = default_start(problem)
+
+        def index(name: str, size: int, default: int = 0, low: int = 0) -> int:
+            return check_index(question.get(name, default), size, name, low)
+
+        return self.answer(
+            self.painting(question),
+            step=index("step", problem.horizon),
+            start=index("start", problem.num_states, first, min(first, 0)),
+            seed=index("seed", NUM_SEEDS),
+            misspecification=index("misspecification", len(self.misspecifications)),
+        )
 
     def answer(
         self, painting: Painting, *, step: int, start: int, seed: int, misspecification: int = 0
@@ -192,12 +209,15 @@ class Session:
 
     def episode(self, plan: Plan, start: int, seed: int) -> Int[np.ndarray, " H1"]:
         """The states of one episode, simulated with the truth if it is known, else with the estimate."""
-        problem = self.run.problem
+        problem, random = self.run.problem, np.random.default_rng(seed)
         kernel = plan.kernel if problem.truth is None else problem.kernel()
+        states = np.empty(problem.horizon + 1, np.int32)
         space = _with_start(problem.space, start)
-        from horizonfree.problems.simulate import simulate_kernel  # imports JAX
-
-        return np.asarray(simulate_kernel(kernel, space, plan.policy, seed=seed).s[0])
+        states[0] = int(space.start or 0) if space.initial is None else _draw(space.initial, random)
+        for h in range(problem.horizon):
+            row = states[h], plan.policy[h, states[h]]
+            states[h + 1] = kernel.succ[row][_draw(kernel.prob[row], random)]
+        return states
 
     def occupancy(self, plan: Plan, start: int) -> Float[np.ndarray, " S"]:
         """The share of steps in each state, in the estimate."""
@@ -279,6 +299,12 @@ def _with_start(space: Space, start: int) -> Space:
         return space
     initial = (np.arange(space.num_states) == start).astype(np.float64)
     return dataclasses.replace(space, initial=initial, start=None)
+
+
+def _draw(prob: Float[np.ndarray, " n"], random: np.random.Generator) -> int:
+    """An index, drawn with these probabilities."""
+    cumulative = np.cumsum(np.maximum(prob, 0.0))
+    return int(np.searchsorted(cumulative, random.random() * cumulative[-1], side="right"))
 
 
 def check_index(value: Any, size: int, name: str, low: int = 0) -> int:

@@ -1,6 +1,6 @@
 // States without cells: one row each, in pages.
 
-import { number, stateName } from "/text.js";
+import { number, stateName } from "./text.js";
 
 const PAGE_ROWS = 100;
 

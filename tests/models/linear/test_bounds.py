@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree.models.linear import bounds, features, regression
+from horizonfree.models.linear import bounds, model
 from horizonfree.planning.induction import best_policy, policy_values
 from tests.models.linear.worlds import MU, PHI, attack, fitted, passed, tiny
 from tests.reference import linear as reference
@@ -146,8 +146,8 @@ def attacked(S, A, d, H):
 
     results, is_bad = [], []
     for (phi, mu, reward, V0, V1, C1), policy in zip(worlds, drawn):
-        white = features.whitening(phi)
-        found = regression.fit(regression.regress(phi, white, V1, C1), phi, white, V0, V1, 0.0)
+        white = model.whitening(phi)
+        found = bounds.fit(bounds.regress(phi, white, V1, C1), phi, white, V0, V1, 0.0)
         kernels = space.kernel(found.prob), space.kernel(phi @ mu)
         eps = bounds.uniform_loss(space, found, RADIUS_ALL)
         plans = [np.eye(A)[best_policy(kernel, reward)[0]] for kernel in kernels]

@@ -15,7 +15,7 @@ from horizonfree.guarantees.e_processes import ladder
 from horizonfree.mdp.rewards import resolve
 from horizonfree.mdp.space import UNSEEN, Trajectory
 from horizonfree.models import certify
-from horizonfree.models.linear import features
+from horizonfree.models.linear.model import whitening
 from horizonfree.models.registry import diagnostics_of
 from tests.models.linear.worlds import tiny
 from tests.reference import linear as reference
@@ -60,13 +60,20 @@ def test_the_certificate_is_that_of_the_text(problem, run):
 
 
 def test_declared_rewards_have_smaller_gaps_and_the_others_larger_ones(problem, run, declared):
-    """All V at delta/2, the declared ones at log(2 (H-1) F / delta)."""
+    """All V at delta/2, the declared ones at log(4 (H-1) F / delta) twice."""
     fit, reward = of_bet(declared, 1), hf.goal(problem, 5)
-    L_all, L = reference.level_of_all(18, 0.025 * 0.9), np.log(2 * 4 * 2 / (0.05 * 0.9))
+    L_all, L = reference.level_of_all(18, 0.025 * 0.9), np.log(4 * 4 * 2 / (0.05 * 0.9))
     plan = declared.plan(reward)
     D, _, _ = reference.bounds(fit, reward, plan.policy, problem.start, L, L_all)
     assert plan.certificate.parts["tangent"] == pytest.approx(D, abs=1e-9)
     assert plan.gap < run.plan(reward).gap
+    whole = of_bet(declared, 0)
+    levels = np.log(4 * 4 * 2 / (0.05 * 0.1)), reference.level_of_all(18, 0.025 * 0.1)
+    M, counts = reference.design(whole.phi), np.asarray(declared.evidence.counts)
+    choose = reference.by_moments(whole, counts, M, np.log(4 * 2 * 4 / 0.05))
+    D, up, _ = reference.bounds(whole, reward, plan.policy, problem.start, *levels, choose)
+    assert plan.certificate.parts["variance"] <= min(D, up) + 1e-9
+    assert declared.confidence().bounds(reward, plan.policy).high <= up + 1e-9
     assert declared.certificate().eps == pytest.approx(
         reference.uniform(fit, 5, problem.start, L_all), abs=1e-9
     )
@@ -96,7 +103,7 @@ def test_data_that_do_not_go_as_the_features_say_refute_the_class(problem):
     """Two pairs with the same features that lead to different states."""
     phi, s = np.asarray(problem.model.phi).copy(), problem.start
     phi[s, 1] = phi[s, 0]
-    model = eqx.tree_at(lambda x: (x.phi, x.white), problem.model, (phi, features.whitening(phi)))
+    model = eqx.tree_at(lambda x: (x.phi, x.white), problem.model, (phi, whitening(phi)))
     actions = np.random.default_rng(0).integers(2, size=(400, 1))
     states = np.concatenate([np.full((400, 1), s), np.where(actions == 0, s, 7)], axis=1)
     certificate = hf.certify(dataclasses.replace(problem, model=model), (states, actions), budget=3000)
@@ -173,12 +180,10 @@ def test_inefficiency_is_what_the_best_further_episode_would_add(problem, run):
     """K T / d, T the largest expected sum of ||x||^2 in the inverse of the Gram matrix."""
     phi, gram = np.asarray(problem.model.phi), np.asarray(run.evidence.gram) + 0.1 * np.eye(3)
     promise = np.einsum("sad,de,sae->sa", phi, np.linalg.inv(gram), phi)
+    found = diagnostics_of(problem.model).inefficiency(run.evidence)
     with jax.enable_x64(True):
         model, evidence = to_device((problem.model, run.evidence))
-        found, estimate = (
-            float(diagnostics_of(model).inefficiency(evidence)),
-            np.asarray(model.estimate(evidence).prob),
-        )
+        estimate = np.asarray(model.estimate(evidence).prob)
     np.testing.assert_allclose(estimate, np.asarray(problem.kernel().prob), atol=0.05)
     _, V = reference.plan(estimate, np.broadcast_to(promise, (5, 18, 2)))
     assert found == pytest.approx(3000 * V[0, problem.start] / 3, abs=1e-9)

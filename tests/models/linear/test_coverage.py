@@ -10,7 +10,7 @@ from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.guarantees.certificate import MAX_NONVACUOUS
 from horizonfree.guarantees.e_processes import ladder
 from horizonfree.planning.induction import best_policy, policy_values
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 from tests.models.linear.worlds import tiny
 
 DELTA, SEEDS, EPISODES, LOOKS = 0.2, 1000, 80, 4

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from horizonfree.models.linear import features, regression
+from horizonfree.models.linear import bounds, model
 from tests.models.linear.worlds import MU, PHI, fitted, norms, sums
 from tests.reference import linear as reference
 
@@ -20,14 +20,14 @@ def test_the_estimate_of_a_small_instance_has_known_numbers():
     close(norms(found)[3], [0.012028192794, 0.019483353927])
     close(found.e, 0)
     close(found.prob[0, 0], [0.444444444444, 0.253968253968, 0.174603174603, 0.126984126984])
-    close(found.beta(regression.level_of_some(4, 0.05)), 1.744049992151)
-    close(found.beta(regression.level_of_all(4, 0.05)), 1.840729193934)
+    close(found.beta(bounds.level_of_some(4, 0.05)), 1.744049992151)
+    close(found.beta(bounds.level_of_all(4, 0.05)), 1.840729193934)
 
 
 def test_it_agrees_with_the_text_line_by_line():
     V0, (V1, C1) = sums([0], 3)[0], sums([1, 2, 3, 4], 7)
     found, text = fitted(PHI, V0, V1, C1, 9.0), reference.Fit(PHI, V0, V1, C1)
-    close(regression.regress(PHI, features.whitening(PHI), V1, C1).raw, text.raw)
+    close(bounds.regress(PHI, model.whitening(PHI), V1, C1).raw, text.raw)
     for name in ("e", "logdet"):
         close(getattr(found, name), getattr(text, name))
     close(found.prob, text.P)
@@ -80,7 +80,7 @@ def test_before_a_bet_starts_nothing_is_known():
 
 
 def test_whitening_makes_columns_orthonormal():
-    x = PHI.reshape(-1, 2) @ features.whitening(PHI)
+    x = PHI.reshape(-1, 2) @ model.whitening(PHI)
     close(x.T @ x, np.eye(2), 1e-12)
 
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 import horizonfree as hf
-from horizonfree.models.linear import bounds, features, regression
+from horizonfree.models.linear import bounds, model
 
 TINY = {"blocks": 3, "per_block": 6, "actions": 2, "horizon": 5}
 
@@ -26,11 +26,11 @@ def sums(episodes, times):
 
 def fitted(phi=PHI, V0=None, V1=None, C1=None, ratio=15.0):
     """The estimate of instance T, in coordinates in which the ridge is the unit matrix; or of other sums."""
-    white = features.whitening(phi)
+    white = model.whitening(phi)
     if V0 is None:
         V0, (V1, C1) = sums([0, 1], 100)[0], sums([2, 3, 4], 1000)
         white = np.eye(2) / np.sqrt(8)
-    return regression.fit(regression.regress(phi, white, V1, C1), phi, white, V0, V1, 0.0, ratio)
+    return bounds.fit(bounds.regress(phi, white, V1, C1), phi, white, V0, V1, 0.0, ratio)
 
 
 def passed(fit, reward, policy, L, L_all):

@@ -12,7 +12,7 @@ from horizonfree.guarantees.e_processes import ladder
 from horizonfree.mdp.rewards import goal
 from horizonfree.models import certify
 from horizonfree.planning.induction import best_plan, policy_values
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 from tests.reference import small
 
 DELTA, SEEDS, EPISODES = 0.5, 1000, 60

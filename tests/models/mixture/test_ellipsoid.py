@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from horizonfree.guarantees.divergence import curvature, psi, psi_inverse
+from horizonfree.models.base import opnorm
 from horizonfree.models.mixture.ellipsoid import psi_inverse_below
-from horizonfree.models.norms import opnorm
 from tests.reference import cases
 
 

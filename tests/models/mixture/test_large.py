@@ -5,14 +5,15 @@ import pytest
 
 from horizonfree import explore, make
 from horizonfree._x64 import scope, to_device
-from horizonfree.guarantees.choice import _two_largest, least_loss
 from horizonfree.guarantees.divergence import (
     RowDivergence,
+    _two_largest,
     bad_sets,
     divergence,
     gap,
     largest_hit,
     largest_sum,
+    least_loss,
 )
 from horizonfree.models.mixture import confidence, learner
 from horizonfree.models.mixture.divergence import DivergenceBound, hellinger

@@ -14,7 +14,7 @@ from horizonfree.models import certify
 from horizonfree.models.tabular import joint, radius
 from horizonfree.models.tabular.evidence import TabularEvidence
 from horizonfree.planning.induction import best_plan, policy_values
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 from horizonfree.problems.classes import Tabular
 from tests.models.tabular.worlds import bounds_of, random_reward, random_table, world
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from horizonfree.models.tabular.gamma import HEAD_TERMS, bend, slope, stirling
+from horizonfree.models.tabular.radius import HEAD_TERMS, bend, slope, stirling
 
 COUNTS = [0, 1, 2, 3, HEAD_TERMS - 1, HEAD_TERMS, HEAD_TERMS + 1, HEAD_TERMS + 2, 20, 1_000, 30_000]
 

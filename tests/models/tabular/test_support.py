@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from horizonfree.models.tabular.support import highest_mean
+from horizonfree.models.tabular.balls import highest_mean
 from tests.models.tabular.worlds import boundary
 from tests.reference import tabular as ref
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from horizonfree.models.tabular.confidence import uniform
 from horizonfree.models.tabular.joint import Joint, no_joint
-from horizonfree.models.tabular.uniform import uniform
 from horizonfree.problems.classes import Tabular
 from tests.models.tabular.worlds import boundary, loss, random_table, world
 from tests.reference import tabular as ref

@@ -10,11 +10,10 @@ import numpy as np
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.guarantees.e_processes import ladder
 from horizonfree.models import certify
-from horizonfree.models.tabular.confidence import confidence
+from horizonfree.models.tabular.confidence import confidence, uniform
 from horizonfree.models.tabular.evidence import full_lists
 from horizonfree.models.tabular.joint import no_joint
-from horizonfree.models.tabular.uniform import uniform
-from horizonfree.planning.rollout import Sampler
+from horizonfree.planning.traced import Sampler
 from horizonfree.problems.classes import Tabular
 
 

@@ -26,17 +26,190 @@ The policy's own value is V^pi = Vh + J.g^pi + eta^pi, g^pi of V^pi, which no on
 A pair of which nothing is known has psi = 0, Ea = 1; a state where the policy may take one has J = 0, E = 1, rho = 0.
 """
 
+import math
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
 
+from horizonfree._arrays import Array, Leaf, Number, node
 from horizonfree.mdp.space import Space
-from horizonfree.models.base import Bounds, Policy, probabilities
-from horizonfree.models.linear.regression import Fit
-from horizonfree.models.norms import length
+from horizonfree.models.base import Bounds, Evidence, Policy, length, probabilities
+from horizonfree.models.linear.variance import SecondMoments
 from horizonfree.planning.induction import largest_totals
+
+# How far a row of the estimate can be from the truth, for one e-process.
+#
+# V0 is the Gram matrix of the episodes before the e-process, V1 and C1 are the sums since. With G the mean of phi
+# phi' over all pairs, R = rho ratio V0 + lam G, fixed when the e-process starts, x = phi(s,a) in the span of V1, and
+# L a level (below),
+#
+#     Mhat = V1^+ C1,      n(x) = ||V1^+ x||_{R+V1},      beta(L) = sqrt((log det(I + R^-1 V1) / 2 + L) / 2)
+#     |x'(Mhat - mu) V| <= c beta(L) n(x)           for V with max V - min V <= c
+#
+# - of fixed functions V, at level L = log(number / delta), or of all V at once, at L = (S-1) log 2 + log(1/delta),
+# as what is bounded is linear in V and does not see constants, so that only the 2^(S-1) vertices of the cube matter.
+#
+# P~ is x'Mhat without what is negative, made to sum to one, and e(s,a) what that changes; a pair outside of the span
+# is `is_bad`: nothing is known of it. X(s,a) is a vector with |X| = n. So |(P~ - P) V| <= c (beta n + e).
+# docs/linear.md has the proof, and that the coordinates in which V1 is inverted do not matter: they are those of
+# `features.whitening`, in which G is I/(SA). So features in other units, each in its own, give the same bounds.
+#
+# Certificates compute all of this in NumPy. `learner.violation` traces `regress`, `fit` and `prior` with
+# xp=jax.numpy.
+#
+# What exploration leaves behind of a linear MDP: sums over the transitions, and those at the start of each e-process.
+#
+#     gram = sum_t x_t x_t',      cross = sum_t x_t e_{s'_t}',      x_t = phi(s_t, a_t)
+#
+# over all steps of all episodes: one mu serves every step. No ridge is in them. An e-process that starts after m
+# episodes keeps the sums of those m apart (`gram_at`, `cross_at`); until then it tracks the running sums.
+#
+# `Evidence` has fixed shapes: it can be carried by a scan and mapped over seeds (learner.py).
+
+
+RHO, LAM = 0.25, 1.0
+RIDGE = 0.1  # lam of the ridge estimate
+RATIO = 9.0  # of the episodes in an e-process to those before it, as R expects them
+SPAN_TOLERANCE = 1e-9  # how far from the span of V1 a feature may be
+EIGENVALUE_TOLERANCE = 1e-9  # smaller eigenvalues of V1, as a share of the largest, count as zero
+RELATIVE_SUM_ERROR = 1e-13  # by which entries of short sums may err, as a share
+ROUNDING_UNIT = 2.0**-53  # by which one more addition may
+
+
+@node
+class LinearEvidence(Evidence):
+    """The counts of the base class and the sums above; steps to no state at all are `impossible`."""
+
+    gram: Float[Leaf, "*batch d d"]
+    cross: Float[Leaf, "*batch d S"]
+    gram_at: Float[Leaf, "*batch J d d"]
+    cross_at: Float[Leaf, "*batch J d S"]
+
+
+class Regression(NamedTuple):
+    """x'Mhat of every pair, V1^+ x, and how far x is from the span of V1; 1/S and 0 where that is too far."""
+
+    raw: Float[Array, "S A S"]
+    g: Float[Array, "S A d"]
+    outside: Float[Array, "S A"]
+    is_bad: Bool[Array, "S A"]
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """The estimate P~ of one e-process, and how sure of it we are."""
+
+    prob: Float[Array, "S A S"]
+    X: Float[Array, "S A d"]
+    e: Float[Array, "S A"]
+    is_bad: Bool[Array, "S A"]
+    logdet: Float[Array, ""]
+
+    @property
+    def n(self) -> Float[Array, "S A"]:
+        """|X|."""
+        return (self.X**2).sum(-1) ** 0.5
+
+    def beta(self, L: Number) -> Number:
+        """beta(L)."""
+        return ((self.logdet / 2 + L) / 2) ** 0.5
+
+    def width(self, beta: float) -> Float[np.ndarray, "S A"]:
+        """By how much P~ V may differ from P V, for V in [0,1]^S: the total variation of a row."""
+        return np.where(self.is_bad, 1.0, np.minimum(1.0, beta * self.n + self.e))
+
+
+def regress(
+    phi: Float[Array, "S A d"],
+    white: Float[Array, "d d"],
+    V1: Float[Array, "d d"],
+    C1: Float[Array, "d S"],
+    xp: Any = np,
+) -> Regression:
+    """Least squares on the data since an e-process started; xp: NumPy, or jax.numpy where it is traced."""
+    x, V = phi @ white, white.T @ V1 @ white
+    size, U = xp.linalg.eigh((V + V.T) / 2)
+    is_kept = size > EIGENVALUE_TOLERANCE * xp.maximum(size[-1], 1e-300)
+    g = ((x @ U) * xp.where(is_kept, 1 / xp.where(is_kept, size, 1.0), 0.0)) @ U.T
+    outside = xp.linalg.norm(x - ((x @ U) * is_kept) @ U.T, axis=-1)
+    is_bad = outside > SPAN_TOLERANCE
+    raw = xp.where(is_bad[..., None], 1 / len(phi), g @ (white.T @ C1))
+    return Regression(raw, xp.where(is_bad[..., None], 0.0, g), outside, is_bad)
+
+
+def fit(
+    regression: Regression,
+    phi: Float[Array, "S A d"],
+    white: Float[Array, "d d"],
+    V0: Float[Array, "d d"],
+    V1: Float[Array, "d d"],
+    terms: Number,
+    ratio: Number = RATIO,
+    xp: Any = np,
+) -> Fit:
+    """P~ and its widths, from the regression of the same V1; `terms`: how many were added one by one."""
+    S, A, _ = phi.shape
+    raw, g, outside, is_bad = regression
+    R, root = prior(phi, white, V0, V1, ratio, xp)
+    prob = xp.maximum(raw, 0.0)
+    prob = prob / prob.sum(-1, keepdims=True)
+    change = raw - prob
+    change = (
+        abs(change).sum(-1) + abs(change.sum(-1))
+    ) / 2  # the larger of what is added and what is taken away
+    # ||mu V|| <= sqrt(SA): what the sums, as computed, and the span leave open
+    share = xp.maximum(RELATIVE_SUM_ERROR, ROUNDING_UNIT * terms)
+    noise = share * ((abs(white).T @ xp.diag(V0 + V1) ** 0.5) ** 2).sum()
+    blur = math.sqrt(S * A) * (outside + noise * xp.linalg.norm(g, axis=-1))
+    return Fit(
+        prob=prob,
+        X=g @ root,
+        e=xp.where(is_bad, 0.0, change + blur),
+        is_bad=is_bad,
+        logdet=_logdet(root, xp) - _logdet(_cholesky(R, xp), xp),
+    )
+
+
+def prior(
+    phi: Float[Array, "S A d"],
+    white: Float[Array, "d d"],
+    V0: Float[Array, "d d"],
+    V1: Float[Array, "d d"],
+    ratio: Number = RATIO,
+    xp: Any = np,
+) -> tuple[Float[Array, "d d"], Float[Array, "d d"]]:
+    """R and the Cholesky factor of R + V1, in white coordinates."""
+    S, A, d = phi.shape
+    R, V = RHO * ratio * white.T @ V0 @ white + LAM / (S * A) * xp.eye(d), white.T @ V1 @ white
+    return R, _cholesky(R + V, xp)
+
+
+def _cholesky(M: Float[Array, "d d"], xp: Any) -> Float[Array, "d d"]:
+    """The factor of the symmetric part; nan where rounding leaves none, as JAX has it: then nothing is certified."""
+    try:
+        factor: Array = xp.linalg.cholesky((M + M.T) / 2)
+    except np.linalg.LinAlgError:
+        return np.full(M.shape, np.nan)
+    return factor
+
+
+def _logdet(root: Float[Array, "d d"], xp: Any) -> Float[Array, ""]:
+    """Of a matrix, by its Cholesky factor."""
+    return 2 * xp.log(xp.diagonal(root)).sum()
+
+
+def level_of_all(num_states: int, delta: Number, xp: Any = np) -> Number:
+    """L for every V at once."""
+    return (num_states - 1) * math.log(2) - xp.log(delta)
+
+
+def level_of_some(number: int, delta: Number) -> Number:
+    """L for so many functions that are fixed beforehand."""
+    return math.log(max(number, 1)) - np.log(delta)
+
 
 MAX_GRADIENT_WORK = (
     2**34
@@ -72,21 +245,21 @@ class Carried(NamedTuple):
 
     at: Numbers
     J: Float[np.ndarray, "S h d"]
-    c: Float[np.ndarray, " h"]  # ranges of the best value, and of the policy's own, after each step
-    c_pi: Float[np.ndarray, " h"]
+    roots: Float[np.ndarray, "h d d"]  # |J root| bounds J.g, g the error of the best value after each step
+    c_pi: Float[np.ndarray, " h"]  # the range of the policy's own value after each step
     is_refuted: Bool[np.ndarray, " S"]  # lo > up from here on: the event has failed
 
 
 class Pass(NamedTuple):
-    """The estimate, its radii for this reward (`beta`) and for all V, and the widths `b`, `b_all` by them."""
+    """The estimate, its radii for this reward (`beta`) and for all V, the width `b_all`, and second moments, if any."""
 
     fit: Fit
     n: Float[np.ndarray, "S A"]
     beta: float
     beta_all: float
-    b: Float[np.ndarray, "S A"]
     b_all: Float[np.ndarray, "S A"]
     has_gradients: bool
+    moments: SecondMoments | None = None
 
     def means(self, after: Carried) -> tuple[Numbers, Float[np.ndarray, "S A h d"]]:
         """P~ of the numbers of the next step, and psi: all of them by one product of matrices."""
@@ -101,10 +274,22 @@ class Pass(NamedTuple):
             psi[self.fit.is_bad] = 0.0
         return Numbers(*np.moveaxis(result[..., later * d :], -1, 0)), psi
 
-    def blur(self, c: float, beta: float, P_E: Float[np.ndarray, "S A"]) -> Float[np.ndarray, "S A"]:
-        """Ea; where there are no gradients, what would be in them is blur."""
-        own = self.fit.e if self.has_gradients else beta * self.n + self.fit.e
-        return np.where(self.fit.is_bad, 1.0, c * own + P_E)
+    def root(self, then: Numbers, c: float) -> Float[np.ndarray, "d d"]:
+        """By the range c of the next best values, or by their second moments if that is less on average."""
+        by_range = c * self.beta * np.eye(self.fit.X.shape[-1])
+        if self.moments is None:
+            return by_range
+        by_moments = self.moments.root(np.maximum(then.up - then.lo.min(), 0.0))
+        is_good = ~self.fit.is_bad
+        is_less = length(self.fit.X @ by_moments)[is_good].sum() < c * self.beta * self.n[is_good].sum()
+        return by_moments if is_less else by_range
+
+    def blur(
+        self, c: float, own: Float[np.ndarray, "S A"], P_E: Float[np.ndarray, "S A"]
+    ) -> Float[np.ndarray, "S A"]:
+        """Ea; where there are no gradients, what would be in them, `own`, is blur."""
+        own = 0.0 * own if self.has_gradients else own
+        return np.where(self.fit.is_bad, 1.0, own + c * self.fit.e + P_E)
 
     def step(self, after: Carried, r: Float[np.ndarray, "S A"], pi: Float[np.ndarray, "S A"]) -> Carried:
         """One step back."""
@@ -115,26 +300,28 @@ class Pass(NamedTuple):
         is_lost = is_taken.any(-1)  # the policy may take a pair of which nothing is known
         is_open = is_bad | is_lost[:, None]
         c, c_pi = then.up.max() - then.lo.min(), then.up_pi.max() - then.lo_pi.min()
-        cs, cs_pi = after.c, after.c_pi
+        root, roots, cs_pi = self.root(then, c), after.roots, after.c_pi
         if self.has_gradients:
-            cs, cs_pi = np.append(c, cs), np.append(c_pi, cs_pi)
+            roots, cs_pi = np.concatenate([root[None], roots]), np.append(c_pi, cs_pi)
+        X = fit.X @ root
+        w = np.where(is_bad, c, np.minimum(c, length(X) + c * fit.e))
 
         # The best value by intervals, and its expansion: within `half` of V, up to rho.
-        Q_up, Q_lo = np.minimum(1.0, r + P.up + c * self.b), np.maximum(0.0, r + P.lo - c * self.b)
+        Q_up, Q_lo = np.minimum(1.0, r + P.up + w), np.maximum(0.0, r + P.lo - w)
         Q = r + P.V
         V, J = mean(Q), np.where(is_lost[:, None, None], 0.0, mean(psi))
-        Ea = self.blur(c, self.beta, P.E)
+        Ea = self.blur(c, length(X), P.E)
         E = np.where(is_lost, 1.0, mean(Ea))
-        half = self.beta * (length(J) @ cs) + E
+        half = sizes(J, roots) + E
 
         # What an action can gain on the policy: by tangents, by bands, by intervals; top and rho from that.
         # What an action shares with the policy counts for neither: E_both = (1 - pi) Ea + sum over the others of pi Ea.
         E_both, e_both = ((1 - 2 * pi) * x + mean(x)[:, None] for x in (Ea, fit.e))
-        tangent = Q - V[:, None] + self.beta * (length(psi - J[:, None]) @ cs) + E_both + P.rho
+        tangent = Q - V[:, None] + sizes(psi - J[:, None], roots) + E_both + P.rho
         difference = fit.prob - mean(fit.prob)[:, None]
         most = difference @ then.lo + np.maximum(difference, 0.0) @ (then.up - then.lo)
-        turned = self.beta * length(fit.X - mean(fit.X)[:, None]) + e_both
-        bands = r - mean(r)[:, None] + most + np.where(is_open, 2 * c, np.minimum(2 * c, c * turned))
+        turned = length(X - mean(X)[:, None]) + c * e_both
+        bands = r - mean(r)[:, None] + most + np.where(is_open, 2 * c, np.minimum(2 * c, turned))
         intervals = (1 - pi) * Q_up - mean(Q_lo)[:, None] + pi * Q_lo
         gain = np.minimum(np.minimum(np.where(is_open, 1.0, tangent - pi * P.rho), bands), intervals)
         top = np.maximum(0.0, np.where(pi == 1, 0.0, gain).max(-1))
@@ -149,7 +336,7 @@ class Pass(NamedTuple):
         D = top + mean(np.minimum(then.D.max(), P.D + self.b_all * spread))
 
         # The value of the policy itself.
-        E_pi = np.where(is_lost, 1.0, mean(self.blur(c_pi, self.beta_all, P.E_pi)))
+        E_pi = np.where(is_lost, 1.0, mean(self.blur(c_pi, c_pi * self.beta_all * self.n, P.E_pi)))
         half_pi, w_pi = self.beta_all * (length(J) @ cs_pi) + E_pi, c_pi * self.b_all
         up_pi = np.minimum(mean(np.minimum(1.0, r + P.up_pi + w_pi)), V + half_pi)
         lo_pi = np.maximum(mean(np.maximum(0.0, r + P.lo_pi - w_pi)), V - half_pi)
@@ -171,21 +358,33 @@ class Pass(NamedTuple):
             | (lo_pi > up_pi + CONTRADICTION_TOLERANCE)
             | after.is_refuted.any()
         )
-        return Carried(at, J, cs, cs_pi, is_refuted)
+        return Carried(at, J, roots, cs_pi, is_refuted)
+
+
+def sizes(J: Float[np.ndarray, "*n h d"], roots: Float[np.ndarray, "h d d"]) -> Float[np.ndarray, "*n"]:
+    """The sum over steps of |J root|."""
+    *rows, steps, d = J.shape
+    turned = np.moveaxis(J, -2, 0).reshape(steps, math.prod(rows), d) @ roots
+    total: np.ndarray = length(turned).sum(0).reshape(rows)
+    return total
 
 
 def values(
-    fit: Fit, reward: Float[np.ndarray, "H S A"], policy: Policy, beta: float, beta_all: float
+    fit: Fit,
+    reward: Float[np.ndarray, "H S A"],
+    policy: Policy,
+    beta: float,
+    beta_all: float,
+    moments: SecondMoments | None = None,
 ) -> Carried:
     """The pass from the last step to the first. beta: of V* of this reward, beta_all: of all V."""
     H, S, A = reward.shape
     d = fit.X.shape[-1]
     has_gradients = S * A * S * H * d * H <= MAX_GRADIENT_WORK
-    widths = fit.width(beta), fit.width(beta_all)
-    backward = Pass(fit, fit.n, beta, beta_all, *widths, has_gradients)
-    zeros, none = np.zeros(S), np.zeros(0)
+    backward = Pass(fit, fit.n, beta, beta_all, fit.width(beta_all), has_gradients, moments)
+    zeros, none = np.zeros(S), np.zeros((0, d, d))
     end = Numbers(*[zeros] * len(Numbers._fields))
-    carried = Carried(end, np.zeros((S, 0, d)), none, none, np.zeros(S, bool))
+    carried = Carried(end, np.zeros((S, 0, d)), none, np.zeros(0), np.zeros(S, bool))
     pi = probabilities(policy, A)
     for h in reversed(range(H)):
         carried = backward.step(carried, reward[h], pi[h])
@@ -201,9 +400,10 @@ def reward_bounds(
     beta: float,
     beta_all: float,
     eps: float,
+    moments: SecondMoments | None = None,
 ) -> Bounds:
     """The bounds of one policy for one reward; eps: of the best plan in the estimate, for every reward."""
-    return bounds_at_start(space, values(fit, reward, policy, beta, beta_all), eps)
+    return bounds_at_start(space, values(fit, reward, policy, beta, beta_all, moments), eps)
 
 
 def bounds_at_start(space: Space, first: Carried, eps: float) -> Bounds:

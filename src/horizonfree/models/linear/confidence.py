@@ -4,9 +4,10 @@ On one event of probability 1 - delta, for every e-process j with weight w_j and
 holds
 
     for all V at once, at L = (S-1) log 2 + log(1 / (delta' w_j)),
-    and for V*_2..V*_H of each of F declared rewards, at L = log(2 (H-1) F / (delta w_j)),
+    and for V*_2..V*_H of each of F declared rewards, at L = log(4 (H-1) F / (delta w_j)),
 
-delta' = delta, or delta/2 where rewards were declared. The e-process with the smallest uniform gap is used.
+delta' = delta, or delta/2 where rewards were declared. The e-process with the smallest uniform gap is used. The last
+quarter of delta belongs to the second moments of declared rewards (variance.py), for all data since the start.
 
 The class is refuted where frequencies of a pair contradict its row of the estimate. After N visits of a pair its
 frequencies f obey, for all pairs and at all times, with probability 1 - delta/2,
@@ -25,27 +26,42 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import at_most_of
-from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.events import Lift
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.base import Bounds, Confidence, Policy
-from horizonfree.models.linear.bounds import reward_bounds, uniform_loss
-from horizonfree.models.linear.regression import (
+from horizonfree.models.linear.bounds import (
+    CONTRADICTION_TOLERANCE,
     Fit,
     LinearEvidence,
     fit,
     level_of_all,
     level_of_some,
+    prior,
     regress,
+    reward_bounds,
+    uniform_loss,
 )
+from horizonfree.models.linear.variance import SecondMoments, metric
 
 NEEDED_CONSTANTS = 0.69, 0.8  # a rule of thumb for the uniform gap of well-chosen episodes (`needed`)
+
+
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """The estimate from all data, its radii for declared rewards and for all V, and second moments."""
+
+    fit: Fit
+    beta: float
+    beta_all: float
+    moments: SecondMoments
 
 
 @dataclass(frozen=True, eq=False)
 class LinearConfidence(Confidence):
     """The estimate of one e-process, its widths, and its radii.
 
-    `beta_all` is that of all V, `beta_declared` that of declared rewards; `misfits`: pairs that contradict the class.
+    `beta_all` is that of all V, `beta_declared` that of declared rewards, which have a second bound from the `whole`;
+    `misfits`: pairs that contradict the class.
     """
 
     space: Space
@@ -57,6 +73,7 @@ class LinearConfidence(Confidence):
     beta_all: float
     beta_declared: float
     declared: Float[np.ndarray, "F H S A"]
+    whole: Whole | None
     bet: int
     starts: Int[np.ndarray, " J"]
     misfits: int
@@ -64,9 +81,19 @@ class LinearConfidence(Confidence):
     impossible: int
 
     def bounds(self, reward: Float[np.ndarray, "H S A"], policy: Policy) -> Bounds:
-        """By tangents and bands, by intervals, and by the gap for every reward."""
-        beta = self.beta_declared if self.is_declared(reward) else self.beta_all
-        return reward_bounds(self.space, self.fit, reward, policy, beta, self.beta_all, self.eps)
+        """By tangents and bands, by intervals, by the gap for every reward, and for declared ones by second moments."""
+        is_declared = self.is_declared(reward)
+        beta = self.beta_declared if is_declared else self.beta_all
+        result = reward_bounds(self.space, self.fit, reward, policy, beta, self.beta_all, self.eps)
+        if self.whole is None or not is_declared:
+            return result
+        whole = self.whole
+        radii = whole.beta, whole.beta_all, math.inf
+        other = reward_bounds(self.space, whole.fit, reward, policy, *radii, whole.moments)
+        low, high = np.fmax(result.low, other.low), np.fmin(result.high, other.high)
+        gaps = result.gaps | {"variance": min(other.gaps["interval"], other.gaps["tangent"])}
+        is_contradicted = result.is_refuted | other.is_refuted | (low > high + CONTRADICTION_TOLERANCE)
+        return Bounds(result.value, low, high, gaps, is_contradicted)
 
     def lifted(self, lift: Lift) -> "LinearConfidence":
         """Radii are for values of states alone."""
@@ -142,8 +169,15 @@ class LinearConfidence(Confidence):
     def after(self, times: float) -> tuple["LinearConfidence", float]:
         """Widths shrink like 1/sqrt(times); pairs of which nothing is known, and vacuous gaps, do not change."""
         root = math.sqrt(times)
-        narrower = replace(self.fit, X=self.fit.X / root, e=self.fit.e / root)
-        later = replace(self, fit=narrower, eps=self.eps / root if self.eps < 1 else self.eps)
+
+        def narrower(fit: Fit) -> Fit:
+            return replace(fit, X=fit.X / root, e=fit.e / root)
+
+        whole = self.whole
+        if whole is not None:
+            whole = replace(whole, fit=narrower(whole.fit), moments=whole.moments.after(times))
+        eps = self.eps / root if self.eps < 1 else self.eps
+        later = replace(self, fit=narrower(self.fit), whole=whole, eps=eps)
         used = self.episodes - int(self.starts[self.bet])
         return later, used * (times - 1)
 
@@ -161,7 +195,8 @@ def confidence(
     S, num_declared = len(phi), len(declared)
     delta_all = delta / 2 if num_declared else delta
     L_all = level_of_all(S, delta_all * evidence.weights)
-    L_some = level_of_some((space.horizon - 1) * num_declared, delta / 2 * evidence.weights)
+    number = (space.horizon - 1) * num_declared
+    L_some = level_of_some(number, delta / 4 * evidence.weights)
     terms = int(evidence.episodes) + space.horizon
     # E-processes that have not started carry no data; if none has started, the earliest stands in.
     is_started = evidence.starts < evidence.episodes
@@ -193,12 +228,46 @@ def confidence(
         beta_all=float(estimate.beta(L_all[best])),
         beta_declared=float(estimate.beta(L_some[best])),
         declared=declared,
+        whole=second_moments(phi, white, evidence, terms, L_all, L_some, level_of_some(number, delta / 4))
+        if num_declared
+        else None,
         bet=best,
         starts=evidence.starts,
         misfits=misfits,
         episodes=int(evidence.episodes),
         impossible=int(evidence.impossible),
     )
+
+
+def second_moments(
+    phi: Float[np.ndarray, "S A d"],
+    white: Float[np.ndarray, "d d"],
+    evidence: LinearEvidence,
+    terms: int,
+    L_all: Float[np.ndarray, " J"],
+    L_some: Float[np.ndarray, " J"],
+    level: float,
+) -> Whole | None:
+    """What docs/linear.md, section 5, needs; None without an e-process from the first episode, or its counts."""
+    first = np.flatnonzero(evidence.starts == 0)
+    x = phi @ white
+    rows, visits = x.reshape(-1, x.shape[-1]), evidence.counts.sum(-1).reshape(-1, 1)
+    gram = white.T @ evidence.gram @ white
+    # Evidence of earlier moments has no counts.
+    if not len(first) or not np.allclose(rows.T @ (visits * rows), gram, rtol=1e-6, atol=1e-9):
+        return None
+    V0, V1 = np.zeros_like(evidence.gram), evidence.gram
+    result = fit(regress(phi, white, V1, evidence.cross), phi, white, V0, V1, terms)
+    _, root = prior(phi, white, V0, V1)
+    moments = SecondMoments(
+        X=result.X[~result.is_bad],
+        inverse=np.linalg.inv(root),
+        counts=evidence.counts.astype(np.float64),
+        x=x,
+        metric=metric(rows),
+        level=float(level),
+    )
+    return Whole(result, float(result.beta(L_some[first[0]])), float(result.beta(L_all[first[0]])), moments)
 
 
 def contradictions(

@@ -3,11 +3,11 @@
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._arrays import Array
 from horizonfree.models.base import Diagnostics
+from horizonfree.models.linear.bounds import RIDGE, LinearEvidence
 from horizonfree.models.linear.confidence import LinearConfidence
 from horizonfree.models.linear.model import LinearModel
-from horizonfree.models.linear.regression import LinearEvidence
+from horizonfree.planning.induction import best_total
 
 
 class LinearDiagnostics(Diagnostics):
@@ -28,11 +28,20 @@ class LinearDiagnostics(Diagnostics):
         """Over all pairs."""
         return float(confidence.width.mean())
 
-    def inefficiency(self, evidence: LinearEvidence) -> Float[Array, ""]:
-        """K T / d of optimal design; traced."""
-        from horizonfree.models.linear import learner
+    def inefficiency(self, evidence: LinearEvidence) -> float:
+        """K T / d of optimal design in the ridge estimate, which learner.py has for explorers.
 
-        return learner.inefficiency(self.model.space, self.model.phi, evidence)
+        T is the largest expected sum of ||x||^2 in (gram + lam I)^-1 over an episode, and no design of K episodes has
+        T < d/K (Kiefer and Wolfowitz 1960, "The equivalence of two extremum problems").
+        """
+        space, phi, gram = self.model.space, np.asarray(self.model.phi), np.asarray(evidence.gram)
+        d = phi.shape[-1]
+        inverse = np.linalg.inv(gram + RIDGE * np.eye(d))
+        raw = np.maximum(phi @ inverse @ np.asarray(evidence.cross), 0.0)
+        total = raw.sum(-1, keepdims=True)
+        prob = np.where(total > 0, raw / np.where(total > 0, total, 1.0), 1 / len(phi))
+        promise = np.einsum("sad,de,sae->sa", phi, inverse, phi)
+        return int(evidence.episodes) * best_total(space, space.kernel(prob), promise) / d
 
     def evidence_history(self, evidence: LinearEvidence) -> list[LinearEvidence]:
         """The evidence at the starts of past e-processes; its counts are not stored, and zero."""

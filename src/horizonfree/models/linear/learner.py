@@ -1,10 +1,6 @@
-"""The traced part of the class: the sums after each episode, a cheap estimate, optimal design, and membership.
+"""The traced part of the class: the sums after each episode, a cheap estimate, and membership.
 
 `estimate` is the ridge estimate phi (gram + lam I)^-1 cross without what is negative, made to sum to one.
-
-`inefficiency` is K T / d of optimal design: T is the largest expected sum of ||x||^2 in (gram + lam I)^-1 over an
-episode, and no design of K episodes has T < d/K (Kiefer and Wolfowitz 1960, "The equivalence of two extremum
-problems").
 
 `violation` tests membership in the confidence set, with the formulas of widths.py.
 """
@@ -18,11 +14,9 @@ from jaxtyping import Float
 from horizonfree._arrays import Array
 from horizonfree.guarantees.e_processes import EProcesses, check_e_processes
 from horizonfree.mdp.space import UNSEEN, Kernel, Space, Trajectory
-from horizonfree.models.linear.regression import LinearEvidence, fit, level_of_all, prior, regress
-from horizonfree.planning.rollout import allowed_actions
-from horizonfree.planning.traced import stationary_jax
+from horizonfree.models.linear.bounds import RIDGE, LinearEvidence, fit, level_of_all, prior, regress
+from horizonfree.planning.traced import allowed_actions
 
-RIDGE = 0.1  # of the estimate, and what a direction without data counts for in `inefficiency`
 MAX_STATES_OF_VERTICES = 12  # states up to which `violation` looks at all 2^(S-1) functions of them
 
 
@@ -76,15 +70,6 @@ def estimate(space: Space, phi: Float[Array, "S A d"], evidence: LinearEvidence)
     total = prob.sum(-1, keepdims=True)
     is_seen = total > 0
     return space.kernel(jnp.where(is_seen, prob / jnp.where(is_seen, total, 1.0), 1 / space.num_states))
-
-
-def inefficiency(space: Space, phi: Float[Array, "S A d"], evidence: LinearEvidence) -> Float[Array, ""]:
-    """K T / d: 1 for the best design, 2 for one that needs twice the episodes."""
-    S, A, d = phi.shape
-    x = jsl.solve_triangular(_ridge_root(evidence), phi.reshape(-1, d).T, lower=True)
-    promise = (x**2).sum(0).reshape(S, A)
-    _, V = stationary_jax(estimate(space, phi, evidence), promise, space.horizon)
-    return evidence.episodes * space.at_start(V) / d
 
 
 def _ridge_root(evidence: LinearEvidence) -> Float[Array, "d d"]:

@@ -15,15 +15,14 @@ import numpy as np
 from jaxtyping import Float
 
 from horizonfree._arrays import Array, Leaf, node, static
-from horizonfree._validation import check_real
-from horizonfree.errors import ShapeError
+from horizonfree._validation import check_floats, check_real
+from horizonfree.errors import FeatureError, KernelError, ShapeError
 from horizonfree.guarantees.e_processes import EProcesses
 from horizonfree.mdp.policies import action_aliases, redirect_forbidden
 from horizonfree.mdp.space import Kernel, Space, Trajectory, make_space, occupied_states
 from horizonfree.models.base import Description, Evidence, Model
-from horizonfree.models.linear import features
+from horizonfree.models.linear.bounds import LinearEvidence
 from horizonfree.models.linear.confidence import LinearConfidence, confidence
-from horizonfree.models.linear.regression import LinearEvidence
 
 DERIVED_TOLERANCE = (
     1e-6  # to which stored coordinates must be orthonormal, and the largest feature has length 1
@@ -72,8 +71,8 @@ class LinearModel(Model):
 
     def with_rewards(self, rewards: Float[np.ndarray, "F H S A"]) -> "LinearModel":
         """The class with these rewards declared, which are set to 0 where no episode can be."""
-        kept = np.where(occupied_states(self.space)[..., None], rewards, 0.0)
-        return replace(self, declared=kept)
+        masked = np.where(occupied_states(self.space)[..., None], rewards, 0.0)
+        return replace(self, declared=masked)
 
     def kernel(self, parameter: Float[Leaf, "d S"]) -> Kernel:
         """<phi, mu>; NumPy in, NumPy out, or traced."""
@@ -85,7 +84,7 @@ class LinearModel(Model):
 
     def parameter(self, argument: Any, name: str) -> Float[np.ndarray, "d S"]:
         """mu of the features as given; its rows must be probabilities."""
-        return features.measures(argument, np.asarray(self.phi), self.unit, name)
+        return measures(argument, np.asarray(self.phi), self.unit, name)
 
     def init_evidence(self, bets: EProcesses, *, has_history: bool = False) -> LinearEvidence:
         """No sums."""
@@ -111,7 +110,7 @@ class LinearModel(Model):
 
     def rounding(self) -> float:
         """In H steps sums of S products, a few of them, and rows that do not quite sum to one."""
-        return self.space.horizon * (features.NEGATIVE_TOLERANCE + 16 * (self.space.num_states + 4) * EPS)
+        return self.space.horizon * (NEGATIVE_TOLERANCE + 16 * (self.space.num_states + 4) * EPS)
 
     def violation(
         self, evidence: LinearEvidence, parameter: Float[Array, "d S"], delta: Float[Array, ""]
@@ -127,9 +126,140 @@ def linear_model(phi: Any, *, horizon: Any, start: Any, allowed: Any = None) -> 
     """The class of these features, after the checks that need no truth."""
     given = check_real(phi, "phi")
     acts = action_aliases(allowed, *given.shape[:2]) if given.ndim == 3 else None
-    scaled, unit = features.checked(given if acts is None else redirect_forbidden(acts, given))
+    scaled, unit = checked(given if acts is None else redirect_forbidden(acts, given))
     S, A, _ = scaled.shape
     succ = np.broadcast_to(np.arange(S, dtype=np.int32), (S, A, S)).copy()
     space = make_space(succ, np.ones((S, A, S), bool), True, horizon, start, acts)
     none = np.zeros((0, *space.sizes))
-    return LinearModel(space, scaled, none, features.whitening(scaled), unit)
+    return LinearModel(space, scaled, none, whitening(scaled), unit)
+
+
+# Features of a linear MDP: what phi [S, A, d] and mu [d, S] must be, and the coordinates in which to judge them.
+#
+#     <phi(s,a), mu(s')> = P(s'|s,a)      needs      <phi(s,a), sum_s' mu(s')> = 1 for every pair
+#
+# so 1 must be a combination of the features. mu is unique, and nothing of it is unbounded, only if they are
+# independent. In coordinates in which phi [SA, d] has orthonormal columns (`whitening`), ||mu V|| = ||P V|| <=
+# sqrt(SA) for V in [0,1]^S: there tolerances mean the same for all features.
+
+
+MAX_ENTRIES = 2**28  # of the table [S, A, S]
+SUM_TOLERANCE = 1e-9  # to which features must be able to sum to one
+MIN_DISTANCE_FROM_SPAN = (
+    1e-6  # how far a feature must be from the span of the others, as a share: Gram matrices square it
+)
+NEGATIVE_TOLERANCE = 1e-12  # of a probability, by rounding
+MAX_FEATURE = 1e100  # features whose squares are finite
+
+
+def checked(given: Any) -> tuple[Float[np.ndarray, "S A d"], float]:
+    """Features divided by their largest norm, and that norm; refuses those of no linear MDP."""
+    phi = check_floats(given, "phi")
+    if phi.ndim != 3 or 0 in phi.shape:
+        raise ShapeError(f"phi has shape {phi.shape}; it must be [S, A, d], d features of every pair (s,a)")
+    S, A = phi.shape[:2]
+    if S * A * S > MAX_ENTRIES:
+        raise ShapeError(f"{S:,} states and {A:,} actions make a table of {S * A * S:,} entries, too many")
+    bad = np.argwhere(~(np.abs(phi) < MAX_FEATURE))
+    if bad.size:
+        s, a, i = bad[0]
+        raise FeatureError(
+            f"phi(s={s}, a={a})[{i}] is {phi[s, a, i]:.6g}; features are finite numbers below {MAX_FEATURE:g}"
+        )
+    unit = float(np.linalg.norm(phi, axis=-1).max())
+    if unit == 0:
+        raise FeatureError("phi(s=0, a=0) and all other features are 0; give features that tell pairs apart")
+    check_sums(phi / unit)
+    check_apart(phi / unit)
+    return phi / unit, unit
+
+
+def check_sums(phi: Float[np.ndarray, "S A d"]) -> None:
+    """Refuse features of which no combination is 1 in every pair, naming the first pair that spoils it."""
+    flat = phi.reshape(-1, phi.shape[-1])
+    scale = np.linalg.norm(flat, axis=0)
+    w = np.linalg.lstsq(flat / np.where(scale > 0, scale, 1.0), np.ones(len(flat)), rcond=None)[0]
+    total = (flat / np.where(scale > 0, scale, 1.0)) @ w
+    bad = np.flatnonzero(~(np.abs(total - 1) <= SUM_TOLERANCE))
+    if bad.size:
+        s, a = divmod(int(bad[0]), phi.shape[1])
+        raise FeatureError(
+            f"phi(s={s}, a={a}) = {np.array2string(phi[s, a], precision=4, threshold=8)}: no mu makes the "
+            f"probabilities of every pair sum to 1 (the nearest gives this pair {total[bad[0]]:.6g}); add a feature "
+            "that is 1 everywhere, or divide the features of each pair by their sum"
+        )
+
+
+def check_apart(phi: Float[np.ndarray, "S A d"]) -> None:
+    """Refuse features of which one is (nearly) a combination of others: mu could not be told from the data."""
+    flat = phi.reshape(-1, phi.shape[-1])
+    scale = np.linalg.norm(flat, axis=0)
+    unit = flat / np.where(scale > 0, scale, 1.0)
+    values = np.linalg.svd(unit, compute_uv=False)
+    if len(flat) >= len(scale) and values[-1] > MIN_DISTANCE_FROM_SPAN * values[0]:
+        return
+    d = len(scale)
+    left = np.array([np.linalg.norm(_rest(unit[:, :i], unit[:, i])) for i in range(d)])
+    i = int(np.flatnonzero(left <= max(MIN_DISTANCE_FROM_SPAN * values[0], left.min()))[0])
+    raise FeatureError(
+        f"feature {i}, {phi[0, 0, i]:.6g} at (s=0, a=0), is a combination of those before it, up to {left[i]:.2g} of "
+        f"its size, so mu cannot be told from data; leave it out: {d - 1} features allow the same kernels"
+    )
+
+
+def _rest(before: Float[np.ndarray, "n i"], column: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """What is left of a column beside those before it."""
+    if not before.shape[1]:
+        return column
+    left: np.ndarray = column - before @ np.linalg.lstsq(before, column, rcond=None)[0]
+    return left
+
+
+def whitening(phi: Float[np.ndarray, "S A d"]) -> Float[np.ndarray, "d d"]:
+    """W such that phi W [SA, d] has orthonormal columns."""
+    triangle = np.linalg.qr(phi.reshape(-1, phi.shape[-1]), mode="r")
+    return np.asarray(np.linalg.inv(triangle))
+
+
+def measures(given: Any, phi: Float[np.ndarray, "S A d"], unit: float, name: str) -> Float[np.ndarray, "d S"]:
+    """mu of the features as given, brought to those divided by `unit`; refuses what is no kernel."""
+    S, _, d = phi.shape
+    mu = check_floats(given, name)
+    if mu.shape != (d, S):
+        raise ShapeError(f"{name} has shape {mu.shape}; it must be [d, S] = {(d, S)}")
+    bad = np.argwhere(~np.isfinite(mu))
+    if bad.size:
+        raise FeatureError(f"{name}{bad[0].tolist()} is {mu[tuple(bad[0])]}; it must be finite")
+    mu = mu * unit
+    P = phi @ mu
+    bad = np.argwhere(~(P >= -NEGATIVE_TOLERANCE))
+    if bad.size:
+        s, a, s_next = bad[0]
+        raise KernelError(
+            f"{name}: the probability <phi, mu> of (s={s}, a={a}) -> {s_next} is {P[s, a, s_next]:.6g}; every one must "
+            "be >= 0"
+        )
+    total = P.sum(-1)
+    bad = np.argwhere(~(np.abs(total - 1) <= SUM_TOLERANCE))
+    if bad.size:
+        s, a = bad[0]
+        raise KernelError(
+            f"{name}: the probabilities of (s={s}, a={a}) sum to {total[s, a]:.12g}; they must sum to 1 "
+            f"(tolerance {SUM_TOLERANCE:g})"
+        )
+    return np.asarray(mu)
+
+
+def measures_of(phi: Float[np.ndarray, "S A d"], P: Float[np.ndarray, "S A S"]) -> Float[np.ndarray, "d S"]:
+    """The mu with <phi, mu> = P; refuses a table that these features do not express."""
+    S, _, d = phi.shape
+    mu = np.linalg.lstsq(phi.reshape(-1, d), P.reshape(-1, S), rcond=None)[0]
+    error = np.abs(phi @ mu - P)
+    if error.max() > SUM_TOLERANCE:
+        s, a, s_next = np.unravel_index(error.argmax(), error.shape)
+        raise FeatureError(
+            f"no mu gives the true probability {P[s, a, s_next]:.6g} of (s={s}, a={a}) -> {s_next}: the nearest gives "
+            f"{(phi @ mu)[s, a, s_next]:.6g}; give features that express the transition probabilities, or leave out "
+            "phi for one feature per state-action pair"
+        )
+    return measures(mu, phi, 1.0, "mu")

@@ -15,22 +15,19 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import at_most_of
-from horizonfree.guarantees.choice import largest_loss, least_loss
-from horizonfree.guarantees.divergence import Divergence, RowDivergence
-from horizonfree.mdp.lift import Lift
+from horizonfree.guarantees.divergence import Divergence, RowDivergence, largest_loss, least_loss
+from horizonfree.mdp.events import Lift
 from horizonfree.mdp.rewards import StateRewards
 from horizonfree.mdp.space import Kernel, Space
-from horizonfree.models.base import Bounds, Confidence, Policy
+from horizonfree.models.base import Bounds, Confidence, Policy, length
 from horizonfree.models.mixture import tangent
-from horizonfree.models.mixture.direct import MAX_UNKNOWNS, direct
+from horizonfree.models.mixture.direct import MAX_UNKNOWNS, ByKappa, Direct, Likelihood
 from horizonfree.models.mixture.divergence import DivergenceBound, compare, hellinger, tilts
-from horizonfree.models.mixture.ellipsoid import Ellipsoid, ellipsoid
-from horizonfree.models.mixture.entries import entry_intervals
+from horizonfree.models.mixture.ellipsoid import Ellipsoid, ellipsoid, entry_intervals
 from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.likelihood import maximum_likelihood
 from horizonfree.models.mixture.tangent import bounds_of_states
 from horizonfree.models.mixture.valid import ValidSet
-from horizonfree.models.norms import length
 
 MIN_SLOTS_TO_PRUNE = (
     2**14
@@ -63,6 +60,7 @@ class MixtureConfidence(Confidence):
     num_seen: int
     episodes: int
     impossible: int
+    allows_direct: bool = True  # not for lifted states, for which it is not proved, and not in forecasts
 
     @cached_property
     def tilts(self) -> Float[np.ndarray, "S A n q"]:
@@ -136,12 +134,26 @@ class MixtureConfidence(Confidence):
             step=replace(step, cost=step.cost / times),
             divergence=replace(result, kappa=result.kappa / times),
             eps=math.sqrt(-math.expm1(-behind)),
+            allows_direct=False,
         )
         return shrunk, used * (times - 1)
 
     def bounds(self, reward: Float[np.ndarray, "H S A"], policy: Policy) -> Bounds:
-        """By tangents, by optimism and pessimism, and by the divergence of the policy's own trajectories."""
-        return tangent.bounds(self, reward, policy)
+        """By tangents, by optimism and pessimism, and by the divergence of the policy's own trajectories.
+
+        A policy that is optimal in the estimate has the bounds for every reward, too.
+        """
+        at, shortfall = tangent.at_start(self, reward, policy)
+        result = tangent.bounds_at(self, at, shortfall)
+        return self._with_direct(result) if shortfall <= tangent.OPTIMALITY_TOLERANCE else result
+
+    def _with_direct(self, bounds: Bounds) -> Bounds:
+        """The bounds of an optimal policy, with the gap of the method "direct" where that may be the smallest."""
+        if not self.allows_direct or self.is_refuted or self.sharpest != "direct":
+            return bounds
+        if any(gap <= self._by_kappa.least for gap in bounds.gaps.values()):
+            return bounds
+        return replace(bounds, gaps=bounds.gaps | {"direct": self._direct.eps})
 
     def difference(
         self, reward: Float[np.ndarray, "H S A"], policies: tuple[Policy, Policy]
@@ -151,7 +163,9 @@ class MixtureConfidence(Confidence):
 
     def bounds_of_states(self, rewards: StateRewards) -> Iterator[Bounds] | None:
         """In passes that look only where something can still be earned; for successor lists."""
-        return None if self.space.is_dense else bounds_of_states(self, rewards)
+        if self.space.is_dense:
+            return None
+        return (self._with_direct(bounds) for bounds in bounds_of_states(self, rewards))
 
     def sharper(self, method: str) -> tuple[float, dict[str, float]]:
         """method "direct": the divergence over the likelihood set itself, for few unknowns."""
@@ -162,8 +176,21 @@ class MixtureConfidence(Confidence):
             )
         if q == 0:
             return float(self.eps), {}
-        result = direct(self.space, self.valid, self.counts, self.ball, self.step, self.is_out)
+        result = self._direct
         return result.eps, {name: getattr(result, name) for name in ("kappa", "hit", "attained", "hinge")}
+
+    @cached_property
+    def _likelihood(self) -> Likelihood:
+        return Likelihood(self.space, self.valid, self.counts, self.ball, self.step, self.is_out)
+
+    @cached_property
+    def _by_kappa(self) -> ByKappa:
+        """The first stage of the method "direct"."""
+        return self._likelihood.by_kappa()
+
+    @cached_property
+    def _direct(self) -> Direct:
+        return self._likelihood.by_hinge(self._by_kappa)
 
     @property
     def sharpest(self) -> str:
@@ -198,6 +225,7 @@ class MixtureConfidence(Confidence):
             valid=replace(self.valid, row_of=lift.of(self.valid.row_of), choices=np.ones(stop.shape, bool)),
             step=steps,
             divergence=divergence,
+            allows_direct=False,
         )
 
 

@@ -3,13 +3,13 @@
 import numpy as np
 from jaxtyping import Bool, Float
 
-from horizonfree._arrays import Array
 from horizonfree.mdp.space import Space
 from horizonfree.models.base import Diagnostics, Intervals
 from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.mixture.confidence import MixtureConfidence
+from horizonfree.models.mixture.divergence import at_slots
 from horizonfree.models.mixture.evidence import MixtureEvidence
-from horizonfree.models.mixture.likelihood import predict
+from horizonfree.models.mixture.likelihood import coordinates, predict, pseudo_counts, whiten
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.models.mixture.robust.confidence import (
     RobustConfidence,
@@ -20,6 +20,7 @@ from horizonfree.models.mixture.robust.confidence import (
 )
 from horizonfree.models.mixture.robust.sets import zeta_low
 from horizonfree.models.mixture.valid import EPS, ValidSet, extent
+from horizonfree.planning.induction import best_total
 
 MAX_ENTRIES_OF_PROGRAMMES = (
     100_000  # entries of the distinct features up to which intervals are cut by linear programmes
@@ -47,11 +48,20 @@ class MixtureDiagnostics(Diagnostics):
         """Over the distinct free rows."""
         return mean_uncertainty(confidence.valid, confidence)
 
-    def inefficiency(self, evidence: MixtureEvidence) -> Float[Array, ""]:
-        """K T / q of optimal design; traced."""
-        from horizonfree.models.mixture import learner
-
-        return learner.inefficiency(self.model.space, self.model.valid, evidence)
+    def inefficiency(self, evidence: MixtureEvidence) -> float:
+        """K T / q of optimal design (learner.py). Early values may be slightly below 1: pseudo-counts count as data."""
+        model, valid = self.model, self.model.valid
+        if valid.num_free == 0:
+            return 0.0
+        at, theta = coordinates(valid), np.asarray(evidence.theta)
+        p = np.where(valid.free, np.asarray(valid.rows) @ theta, 1.0)
+        count = np.where(valid.virtual, 0.0, np.asarray(evidence.row_counts) + pseudo_counts(valid)[1])
+        F = (at.z * (count / p**2)) @ at.z.T
+        promise = (whiten(F, at.z) ** 2).sum(0) / p
+        gain = (
+            at_slots(promise, np.asarray(valid.row_of)).sum(-1) * np.asarray(model.space.reachable)[:, None]
+        )
+        return int(evidence.episodes) * best_total(model.space, model.kernel(theta), gain) / valid.num_free
 
     def intervals(self, confidence: MixtureConfidence | RobustConfidence) -> Intervals:
         """Theta in the units of the features as given."""

@@ -22,7 +22,7 @@ The first holds for any u_b, as f is convex: no rounding in u_b matters.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -153,11 +153,7 @@ class Separation:
 
 
 Points = Float[np.ndarray, "m q"]
-
-
 Kappas = Callable[[Points], Float[np.ndarray, " m"]]
-
-
 Curves = dict[bytes, Float[np.ndarray, " N"]]  # of the hinge, by the bytes of the point
 
 
@@ -179,7 +175,91 @@ class Direct:
     hinges: int
 
 
-@np.errstate(all="ignore")
+@dataclass(frozen=True)
+class ByKappa:
+    """The first stage: `result` is the gap by kappa and hit, for the bad set `stop`; `matters` are its rows outside it.
+
+    `least`: the second stage proves no smaller gap, since some parameter of U attains that much. `is_final`: there is
+    no second stage, as kappa is zero or infinite.
+    """
+
+    result: Direct
+    least: float
+    polytope: Polytope
+    stop: Bool[np.ndarray, "S A"]
+    matters: Bool[np.ndarray, " R"]
+    is_final: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Likelihood:
+    """U of one e-process: the ball around it, the `counts` of its rows, and one transition of its estimate.
+
+    `is_out` are the rows that `step` leaves out.
+    """
+
+    space: Space
+    valid: ValidSet
+    counts: Int[np.ndarray, " R"]
+    ball: Ellipsoid
+    step: RowDivergence
+    is_out: Bool[np.ndarray, " R"]
+
+    def separation(self) -> Separation:
+        """U seen from theta_hat."""
+        free, ball = np.asarray(self.valid.free), self.ball
+        below, above = (np.maximum(x[free], PLANE_MARGIN) for x in (ball.below, ball.above))
+        Z = ball.z[free] / ball.p[free, None]
+        return Separation(Z, np.asarray(self.counts)[free], below, above, max(ball.slack, PLANE_MARGIN))
+
+    def kappas(self, stop: Bool[np.ndarray, "S A"], matters: Bool[np.ndarray, " R"]) -> Kappas:
+        """kappa at points u, with a bad set."""
+        return _in_blocks(partial(_kappas, self.space, self.valid, self.ball, self.step, stop, matters))
+
+    @np.errstate(all="ignore")
+    def by_kappa(self, programmes: int = MAX_PROGRAMMES) -> ByKappa:
+        """For the best of a few bad sets, none first; at most about so many dynamic programmes for each."""
+        space, step, U = self.space, self.step, self.separation()
+        q, none = U.Z.shape[1], step.leak[None] > MAX_LEAK
+        best = Direct(np.inf, np.inf, 1.0, 0.0, np.inf, np.inf, 0, 0)
+        first, point = ByKappa(best, np.inf, cube(q), none[0], self.is_out, is_final=True), np.zeros(q)
+        for stop in np.unique(np.concatenate([none, none | bad_sets(step)]), axis=0):
+            hit = largest_hit(space, step, stop)
+            if 2 * hit >= best.eps:
+                continue
+            matters = _matters(space, self.valid, self.is_out, stop)
+            polytope, worst, attained, used = largest(U, self.kappas(stop, matters), programmes)
+            kappa = max(float(polytope.kappa.max()), 0.0)
+            eps = float(gap(*(np.asarray(x) for x in (2 * hit, kappa, kappa))))
+            if eps < best.eps:
+                best, point = Direct(eps, kappa, hit, attained, np.inf, np.inf, used, 0), worst
+                is_final = not (0 < kappa < np.inf and 2 * hit < 1)
+                first = ByKappa(best, eps, polytope, stop, matters, is_final)
+        if first.is_final:
+            return first
+        hinge = self.hinge(first)
+        inside = np.maximum(np.maximum(hinge.y, 0.0), hinge.curves(point[None])[0])
+        return replace(first, least=min(best.eps, float(gaps(hinge.y, inside, best.hit).min())))
+
+    def hinge(self, first: ByKappa) -> Hinge:
+        """The programmes of the second stage."""
+        kappa = first.result.kappa
+        return hinge(self.space, self.valid, self.ball, self.step, first.stop, first.matters, kappa)
+
+    @np.errstate(all="ignore")
+    def by_hinge(self, first: ByKappa, hinges: int = MAX_HINGES) -> Direct:
+        """The second stage, with at most about so many programmes of the hinge."""
+        best = first.result
+        if first.is_final:
+            return best
+        kappas = self.kappas(first.stop, first.matters)
+        upper, lower, used = smallest(
+            self.separation(), first.polytope, kappas, self.hinge(first), best.hit, hinges
+        )
+        eps = min(best.eps, upper)
+        return Direct(eps, best.kappa, best.hit, best.attained, upper, lower, best.programmes, used)
+
+
 def direct(
     space: Space,
     valid: ValidSet,
@@ -191,58 +271,35 @@ def direct(
     programmes: int = MAX_PROGRAMMES,
     hinges: int = MAX_HINGES,
 ) -> Direct:
-    """The uniform gap over U itself, for the best of a few bad sets, none first; `counts` are those of the ball's
-    e-process.
-
-    `is_out` are the rows that `step` leaves out.
-    Takes at most about `programmes` dynamic programmes per bad set, and `hinges` of the hinge for the best of them.
-    """
-    free = np.asarray(valid.free)
-    Z = ball.z[free] / ball.p[free, None]
-    below, above = (np.maximum(x[free], PLANE_MARGIN) for x in (ball.below, ball.above))
-    U = Separation(Z, np.asarray(counts)[free], below, above, max(ball.slack, PLANE_MARGIN))
-    none = step.leak[None] > MAX_LEAK
-    best = Direct(np.inf, np.inf, 1.0, 0.0, np.inf, np.inf, 0, 0)
-    for stop in np.unique(np.concatenate([none, none | bad_sets(step)]), axis=0):
-        hit = largest_hit(space, step, stop)
-        if 2 * hit >= best.eps:
-            continue
-        matters = _matters(space, valid, is_out, stop)
-        kappas = _in_blocks(partial(_kappas, space, valid, ball, step, stop, matters))
-        polytope, attained, used = largest(U, kappas, programmes)
-        kappa = max(float(polytope.kappa.max()), 0.0)
-        eps = float(gap(*(np.asarray(x) for x in (2 * hit, kappa, kappa))))
-        if eps < best.eps:
-            best = Direct(eps, kappa, hit, attained, np.inf, np.inf, used, 0)
-            last = polytope, kappas, stop, matters
-    if not (0 < best.kappa < np.inf and 2 * best.hit < 1):
-        return best
-    polytope, kappas, stop, kept = last
-    comparison = hinge(space, valid, ball, step, stop, kept, best.kappa)
-    upper, lower, used = smallest(U, polytope, kappas, comparison, best.hit, hinges)
-    eps = min(best.eps, upper)
-    return Direct(eps, best.kappa, best.hit, best.attained, upper, lower, best.programmes, used)
+    """The uniform gap over U itself, both stages."""
+    U = Likelihood(space, valid, counts, ball, step, is_out)
+    return U.by_hinge(U.by_kappa(programmes), hinges)
 
 
-def largest(U: Separation, kappas: Kappas, programmes: int) -> tuple[Polytope, float, int]:
-    """A polytope around U on which kappa is nearly as small as on U, the largest kappa found in U, and the number of
-    programmes.
+def largest(
+    U: Separation, kappas: Kappas, programmes: int
+) -> tuple[Polytope, Float[np.ndarray, " q"], float, int]:
+    """A polytope around U on which kappa is nearly as small as on U, the point of U with the largest kappa found, that
+    kappa, and the number of programmes.
 
     Infinite where a row that matters may have no probability and nothing keeps U away from there.
     """
-    polytope, attained, used = cube(U.Z.shape[1]), 0.0, 0
+    q = U.Z.shape[1]
+    polytope, point, attained, used = cube(q), np.zeros(q), 0.0, 0
     while True:
         used += _fill(polytope, kappas)
         upper = max(float(polytope.kappa.max()), 0.0)
         if upper <= attained * (1 + RELATIVE_TOLERANCE) or used >= (
             programmes if upper < np.inf else programmes / 4
         ):
-            return polytope, attained, used
+            return polytope, point, attained, used
         worst = np.argsort(-polytope.kappa)[:CUTS_PER_ROUND]
         after, points = U.cut_off(polytope, worst[polytope.kappa[worst] > attained])
         if after is polytope:
-            return polytope, attained, used
-        attained = max(attained, float(kappas(points).max()))
+            return polytope, point, attained, used
+        kappa = kappas(points)
+        if kappa.max() > attained:
+            point, attained = points[kappa.argmax()], float(kappa.max())
         polytope, used = after, used + len(points)
 
 

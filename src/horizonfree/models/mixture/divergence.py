@@ -28,9 +28,9 @@ from horizonfree.guarantees.divergence import (
     psi,
 )
 from horizonfree.mdp.space import Space
+from horizonfree.models.base import length, opnorm
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
 from horizonfree.models.mixture.valid import ValidSet
-from horizonfree.models.norms import length, opnorm
 
 # A row is bounded by itself only where that is clearly better: squares of several rows share directions.
 CLEAR_SHARE = 0.95

@@ -92,7 +92,7 @@ def pack(coordinates: Coordinates, S: int, A: int, d: int, allowed: Any = None) 
     if not keep.all():
         s, a, s_next, i, value = (x[keep] for x in (s, a, s_next, i, value))
     transition, of_entry = np.unique((s.astype(np.int64) * A + a) * S + s_next, return_inverse=True)
-    pair_of = transition // S
+    pair_of = (transition // S).astype(np.intp)
     count = np.bincount(pair_of, minlength=S * A)
     if (count[is_own] == 0).any():
         e = int(np.flatnonzero(is_own & (count == 0))[0])

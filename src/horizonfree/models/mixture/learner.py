@@ -31,8 +31,8 @@ from horizonfree.models.mixture.evidence import BLOCKS, STARTS, MixtureEvidence,
 from horizonfree.models.mixture.likelihood import KT_PSEUDO_COUNT, PREDICTOR_STEPS
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.native import ffi
-from horizonfree.planning.rollout import allowed_actions as allowed_actions
 from horizonfree.planning.traced import TIE, stationary_jax, take
+from horizonfree.planning.traced import allowed_actions as allowed_actions
 
 MAX_UNROLLED_TERMS = 16  # up to which XLA is faster with a sum written out
 MAX_WORK_PER_EPISODE = (
@@ -363,14 +363,3 @@ def best_in_c(
 def known_of(valid: ValidSet, counts: Int[Array, " R"]) -> Float[Array, " R"]:
     """How often each row counts as seen: pseudo-counts beside the data, but none for virtual rows; traceable."""
     return jnp.where(valid.virtual, 0.0, counts + pseudo_counts(valid)[1])
-
-
-def inefficiency(space: Space, valid: ValidSet, evidence: MixtureEvidence) -> Float[Array, ""]:
-    """K T / q: 1 for the best design in hindsight, 2 for one that needs twice the episodes; traceable.
-
-    The pseudo-counts are part of what is known, so that values slightly below 1 occur early. 0 where q = 0.
-    """
-    if valid.num_free == 0:
-        return jnp.zeros(())
-    _, T = design(space, valid, evidence.row_counts, evidence.theta)
-    return evidence.episodes * T / valid.num_free

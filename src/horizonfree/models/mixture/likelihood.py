@@ -14,7 +14,6 @@ show, theta may be anything.
 from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg
 from jaxtyping import Bool, Float, Int
 
 from horizonfree.models.mixture.valid import ValidSet
@@ -196,7 +195,7 @@ def whiten(F: Float[np.ndarray, "q q"], z: Float[np.ndarray, "q R"]) -> Float[np
     scale = np.sqrt(np.diagonal(F))
     try:
         factor = np.linalg.cholesky(F / (scale[:, None] * scale[None, :]))
-        half = scipy.linalg.solve_triangular(factor, np.diag(1 / scale), lower=True, check_finite=False)
+        half = np.linalg.solve(factor, np.diag(1 / scale))
     except np.linalg.LinAlgError:
         return np.full(z.shape, np.nan)
     result: np.ndarray = half @ z
@@ -207,8 +206,9 @@ def solve(matrix: Float[np.ndarray, "q q"], b: Float[np.ndarray, " q"]) -> Float
     """The solution of a positive definite system, scaled to a unit diagonal first; zero where it fails."""
     scale = np.sqrt(np.diagonal(matrix))
     try:
-        factor = scipy.linalg.cho_factor(matrix / (scale[:, None] * scale[None, :]), check_finite=False)
-        x: np.ndarray = scipy.linalg.cho_solve(factor, b / scale, check_finite=False) / scale
+        scaled = matrix / (scale[:, None] * scale[None, :])
+        np.linalg.cholesky(scaled)  # an error where it is not positive definite
+        x: np.ndarray = np.linalg.solve(scaled, b / scale) / scale
     except np.linalg.LinAlgError:
         return np.zeros_like(b)
     return x if np.isfinite(x).all() else np.zeros_like(b)

@@ -15,15 +15,23 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array, Leaf, node, static
 from horizonfree._validation import short_repr
 from horizonfree.errors import FeatureError, ShapeError
 from horizonfree.guarantees.e_processes import EProcesses
-from horizonfree.mdp.part import restricted_space
 from horizonfree.mdp.policies import action_aliases
-from horizonfree.mdp.space import Kernel, Space, Trajectory, check_kernel, check_values, make_space
+from horizonfree.mdp.space import (
+    Kernel,
+    Space,
+    Trajectory,
+    check_kernel,
+    check_values,
+    make_space,
+    own_slots,
+    restricted_space,
+)
 from horizonfree.models.base import Description, Evidence, Model
 from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.mixture import evidence as ev
@@ -36,6 +44,7 @@ from horizonfree.models.mixture.valid import EPS, NEGLIGIBLE_CHANGE, ValidSet, r
 MIN_NORM = 0.01  # features whose norms stay below this are scaled up
 
 MAX_FEATURE = 1e100  # features whose squares are finite
+ABSORBING = 1 - 1e-9  # probability of staying from which on a state is absorbing, up to rounding
 
 
 @node
@@ -144,6 +153,15 @@ class MixtureModel(Model):
             return valid_set(space, np.asarray(self.phi), self.bound, self.is_hull)
 
         return robust_confidence(self.space, self.valid, np.asarray(self.phi), evidence, delta, rebuilt)
+
+    def may_stay(self) -> Bool[np.ndarray, " S"]:
+        """With weights of kernels: states that one of the kernels never leaves."""
+        if not self.is_hull:
+            return super().may_stay()
+        phi = np.asarray(self.phi)
+        total = phi[0, 0].sum(0)  # the same for every state-action pair
+        stays = np.where(own_slots(self.space)[..., None], phi, 0.0).sum(2)
+        return np.asarray((stays >= ABSORBING * total).all(1).any(-1))
 
     def rounding(self) -> float:
         """In H steps: by rows that do not quite sum to 1, by what counts as known of their n probabilities, and by n

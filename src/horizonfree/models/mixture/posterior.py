@@ -136,7 +136,7 @@ def sampled(
             return flat[np.linspace(0, len(flat) - 1, count).astype(int)], check
         if done >= most_steps:
             raise ModelError(
-                f"the chains of the posterior have not converged: {check.words} after {done:,} steps, {wanted:,} "
+                f"the chains of the posterior have not converged: {check.summary()} after {done:,} steps, {wanted:,} "
                 f"effective draws with R-hat below {R_HAT} are wanted; ask for fewer draws="
             )
         steps = done  # twice as long in all

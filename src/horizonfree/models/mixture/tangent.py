@@ -26,17 +26,16 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree.guarantees.divergence import Divergence, RowDivergence, gap
-from horizonfree.mdp.rewards import StateRewards
+from horizonfree.mdp.rewards import Before, Rows, StateRewards, before, distances, rows
 from horizonfree.mdp.space import Kernel, Space, occupied_states
-from horizonfree.mdp.windows import Before, Rows, before, distances, rows
-from horizonfree.models.base import Bounds, Number, Policy
-from horizonfree.models.norms import length, opnorm
+from horizonfree.models.base import Bounds, Number, Policy, length, opnorm
 from horizonfree.planning.induction import greedy
 from horizonfree.planning.native import threads
 
@@ -122,16 +121,11 @@ class Slopes(NamedTuple):
     B: Float[np.ndarray, "S A ee q"]
 
 
-def bounds(around: EllipsoidAround, reward: Float[np.ndarray, "H S A"], policy: Policy) -> Bounds:
-    """The bounds of one policy for one reward.
+def bounds_at(around: EllipsoidAround, at: Values, shortfall: Number) -> Bounds:
+    """The bounds, from the result of the backward pass at the start.
 
     A plan that is optimal under theta_hat from everywhere has the gap of the confidence, too.
     """
-    return bounds_at(around, *at_start(around, reward, policy))
-
-
-def bounds_at(around: EllipsoidAround, at: Values, shortfall: Number) -> Bounds:
-    """The bounds, from the result of the backward pass at the start."""
     most = around.divergence
     uniform = gap(at.V_star - at.V + at.hit + most.hit, np.asarray(most.kappa), at.kappa)
     if shortfall <= OPTIMALITY_TOLERANCE:
@@ -181,11 +175,11 @@ def back(
     hit = np.where(stop, 1.0, step.leak + mean.hit)
     Q_star = r + mean.V_star
     V_star = Q_star.max(-1)
-    nothing = np.zeros_like(V)
+    zeros = np.zeros_like(V)
     now = Values(
         V_star=V_star,
-        kappa=nothing if is_last else chosen(kappa, pi),  # the last transition touches no reward
-        hit=nothing if is_last else chosen(hit, pi),
+        kappa=zeros if is_last else chosen(kappa, pi),  # the last transition touches no reward
+        hit=zeros if is_last else chosen(hit, pi),
         V=V,
         R=R,
         D=np.clip(D, 0.0, 1.0),
@@ -286,6 +280,9 @@ def bounds_of_states(around: EllipsoidAround, rewards: StateRewards) -> Iterator
     some = [rewards[first : first + REWARDS_PER_BLOCK] for first in range(0, len(rewards), REWARDS_PER_BLOCK)]
     occupied, lists = occupied_states(around.space), before(around.space)
     result = partial(_bounds_of_block, around, occupied, lists, _without_reward(around, occupied))
+    if threads() == 1:  # as in a browser, where none can be started
+        yield from chain.from_iterable(map(result, some))
+        return
     pool = ThreadPoolExecutor(threads())
     try:
         for bounds in pool.map(result, some):

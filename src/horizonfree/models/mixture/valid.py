@@ -393,11 +393,11 @@ def _drowned(
         return 0.0
     rest = along - kept @ (kept.T @ along)
     _, size, Vt = np.linalg.svd(np.linalg.qr(rows @ rest, mode="r"))
-    total, nothing = 0.0, ROUNDING_EFFECT * np.abs(rows).max() * np.sqrt(len(rows))
+    total, tolerance = 0.0, ROUNDING_EFFECT * np.abs(rows).max() * np.sqrt(len(rows))
     for k in np.flatnonzero(size):
         direction = rest @ Vt[k]
         far = abs(float(direction @ center))
-        if size[k] <= nothing and far <= 10 * bound:
+        if size[k] <= tolerance and far <= 10 * bound:
             continue
         reach = bound + far
         if size[k] * reach > NEGLIGIBLE_CHANGE:  # it may be shorter within Theta

@@ -1,7 +1,7 @@
-"""Unknown tables: nothing is known of the transitions but, perhaps, which are possible.
+"""Tabular MDPs: transition probabilities are unknown; which transitions are possible may be known.
 
-In the order of the data: `evidence` counts, `gamma` and `radius` turn the counts of a pair into a ball around its
-frequencies, `balls` are those of all pairs, `support` bounds means over a ball. `joint` has the e-process of all
-deterministic pairs together. `uniform` and `bounds` bound what plans lose. `confidence` puts it together, `model` is
-the class as a whole. `learner` is traced, all else is NumPy.
+`evidence` counts transitions. `radius` turns the counts of a state-action pair into a KL ball, `balls` bounds means
+over the balls, `joint` has the e-process of all deterministic pairs together, `bounds` what a plan for one reward can
+lose. `confidence` puts it together, `model` is the class. `learner` is traced, all else is NumPy. docs/tabular.md has
+the proofs.
 """

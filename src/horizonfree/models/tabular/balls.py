@@ -7,7 +7,74 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree.guarantees.divergence import curvature, psi_inverse
 from horizonfree.mdp.space import Space
-from horizonfree.models.tabular.support import highest_mean
+
+# The largest mean of a function over a ball KL(p_hat || p) <= eps, from above and at any tolerance.
+#
+# For every lam that is at least as large as all values that p may reach,
+#
+#     p.v <= lam - exp( sum p_hat log(lam - v) - eps )          (Jensen)
+#
+# and the smallest right side is the maximum. It is convex in lam; where it is least, g(lam) = sum p_hat log(lam - v)
+# + log sum p_hat/(lam - v) = eps, unless lam is at the top already. Newton on log g, as a function of log(lam - the
+# largest v that p_hat reaches), takes a few steps. Each lam is a valid bound, and the least of them is the result.
+# With vbar = p_hat.v and t = lam - vbar it is vbar - t expm1( sum p_hat log1p(-(v - vbar)/t) - eps ), which loses no
+# digits.
+
+
+NEWTON_STEPS = 5  # lams that are tried: exact to 12 digits by then
+MIN_SHARE_ABOVE = 1e-12  # lam stays so far above the top, as a share of the way there
+MAX_LOG_STEP = 6.0  # step of log(lam - ..)
+BLOCK_SIZE = 2**12  # balls that are computed side by side: about as many as fit into the cache of a core
+
+
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # of steps that are cut off at LONGEST
+def highest_mean(
+    prob: Float[np.ndarray, "*n C"],
+    eps: Float[np.ndarray, "*n"],
+    v: Float[np.ndarray, "*n C"],
+    top: Float[np.ndarray, "*n"],
+) -> Float[np.ndarray, "*n"]:
+    """max p.v over the ball around prob, for p wherever v <= top; top itself where eps is infinite."""
+    vbar = np.einsum("...c,...c->...", prob, v)
+    reach = top - vbar
+    is_known = np.isfinite(eps)
+    is_open = (reach > 0) & (eps > 0) & is_known
+    rows = prob[is_open].T, eps[is_open], (v[is_open] - vbar[is_open, None]).T, reach[is_open]
+    above = np.zeros_like(reach)
+    above[is_open] = np.concatenate(
+        [
+            _above(*(x[..., i : i + BLOCK_SIZE] for x in rows))
+            for i in range(0, max(1, len(rows[-1])), BLOCK_SIZE)
+        ]
+    )
+    return np.where(is_known, vbar + above, top)
+
+
+def _above(
+    prob: Float[np.ndarray, "C m"],
+    eps: Float[np.ndarray, " m"],
+    d: Float[np.ndarray, "C m"],
+    reach: Float[np.ndarray, " m"],
+) -> Float[np.ndarray, " m"]:
+    """The largest mean above that of prob: d = v - vbar at the centre, and at most `reach` elsewhere."""
+    prob, d = np.ascontiguousarray(prob), np.where(prob > 0, d, 0.0)
+    pole = d.max(0)
+    least = np.maximum(reach - pole, MIN_SHARE_ABOVE * reach)
+    # Where eps is small, t is about sqrt(variance / (2 eps)).
+    x = np.maximum(np.sqrt((prob * d**2).sum(0) / (2 * eps)) * np.exp(-eps), least)
+    above = reach
+    for _ in range(NEWTON_STEPS):
+        t = pole + x  # x = lam - the largest v of p_hat
+        log_mean = (prob * np.log1p(-d / t)).sum(0)
+        above = np.minimum(above, -t * np.expm1(log_mean - eps))
+        inverse = 1 / (x + (pole - d))
+        weighted = prob * inverse
+        once, twice = weighted.sum(0), (weighted * inverse).sum(0)
+        g = np.maximum(log_mean + np.log(t * once), 1e-300)
+        fall = x * np.maximum(twice / once - once, 1e-300)  # -dg / dlog x
+        step = np.clip(np.log(g / eps) * g / fall, -MAX_LOG_STEP, MAX_LOG_STEP)
+        x = np.maximum(x * np.exp(step), least)
+    return above
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,3 +126,67 @@ class Balls:
             return np.where(self.is_open, v.max(-1)[:, None, None], centre)
         at_slot = v[:, None, None, :] if space.is_dense else v[:, space.succ]
         return np.where(space.support, at_slot, -np.inf).max(-1)
+
+
+# How large each transition probability of a table can be: the balls projected on every entry.
+#
+# If KL(c || p) <= eps, every entry has kl(c_i, p_i) <= eps, the divergence of coins (data processing), and a p that
+# moves the other entries in proportion attains it. Successors outside the centre have at most the leak 1 - exp(-eps)
+# of the mass (balls.py).
+
+
+BISECTIONS = 60
+ROUNDING = 1e-12  # by which ends of intervals are moved outwards
+
+
+def entry_intervals(
+    space: Space, balls: Balls, pairs: Int[np.ndarray, "X 2"]
+) -> tuple[Float[np.ndarray, "S A n"], Float[np.ndarray, "S A n"]]:
+    """The ends of each entry on the successor lists; 0 in slots of padding."""
+    support, centre = np.asarray(space.support), on_lists(space, balls)
+    eps = balls.eps[..., None]
+    radius = np.broadcast_to(np.where(np.isfinite(eps), eps, 0.0), centre.shape)
+    low, high = coin_interval(centre, radius)
+    high = np.where(centre > 0, high, balls.leak[..., None])
+    is_learnt = np.zeros(support.shape[:2], bool)
+    is_learnt[*pairs.T] = True
+    is_learnt |= balls.eps > 0  # forbidden actions have the ball of what is done for them
+    nothing_known = np.where(is_learnt, balls.is_unknown, support.sum(-1) > 1)[..., None]
+    exact = ~is_learnt[..., None] & ~nothing_known
+    low = np.where(exact, centre, np.where(nothing_known, 0.0, low - ROUNDING))
+    high = np.where(exact, centre, np.where(nothing_known, 1.0, high + ROUNDING))
+    return np.where(support, np.clip(low, 0, 1), 0.0), np.where(support, np.clip(high, 0, 1), 0.0)
+
+
+def coin_interval(
+    c: Float[np.ndarray, "*n"], eps: Float[np.ndarray, "*n"]
+) -> tuple[Float[np.ndarray, "*n"], Float[np.ndarray, "*n"]]:
+    """The smallest and largest p with kl(c, p) <= eps, each from outside."""
+    inside_low, outside_low = c.copy(), np.zeros_like(c)
+    inside_high, outside_high = c.copy(), np.ones_like(c)
+    for _ in range(BISECTIONS):
+        for inside, outside in ((inside_low, outside_low), (inside_high, outside_high)):
+            middle = (inside + outside) / 2
+            is_inside = _coin_divergence(c, middle) <= eps
+            inside[is_inside], outside[~is_inside] = middle[is_inside], middle[~is_inside]
+    is_sure = eps <= 0
+    return np.where(is_sure, c, outside_low), np.where(is_sure, c, outside_high)
+
+
+@np.errstate(divide="ignore", invalid="ignore")
+def _coin_divergence(c: np.ndarray, p: np.ndarray) -> np.ndarray:
+    first = np.where(c > 0, c * np.log(c / p), 0.0)
+    second = np.where(c < 1, (1 - c) * np.log((1 - c) / (1 - p)), 0.0)
+    return np.asarray(first + second)
+
+
+def on_lists(space: Space, balls: Balls) -> Float[np.ndarray, "S A n"]:
+    """The centres on the successor lists of the space."""
+    S, A, n = space.succ.shape
+    s, a, c = np.nonzero(balls.prob > 0)
+    is_slot: Bool[np.ndarray, "m n"] = np.asarray(space.support)[s, a] & (
+        np.asarray(space.succ)[s, a] == balls.succ[s, a, c][:, None]
+    )
+    result = np.zeros((S, A, n))
+    result[s, a, is_slot.argmax(1)] = balls.prob[s, a, c]
+    return result

@@ -3,11 +3,13 @@
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._arrays import Array
 from horizonfree.models.base import Diagnostics
 from horizonfree.models.tabular.confidence import TabularConfidence
-from horizonfree.models.tabular.evidence import TabularEvidence
+from horizonfree.models.tabular.evidence import TabularEvidence, frequencies
 from horizonfree.models.tabular.model import TabularModel
+from horizonfree.planning.induction import best_total
+
+UNVISITED_COUNT = 0.5  # a visit that a pair without visits counts for in `inefficiency`
 
 
 class TabularDiagnostics(Diagnostics):
@@ -29,11 +31,15 @@ class TabularDiagnostics(Diagnostics):
         s, a = np.asarray(self.model.pairs).T
         return float(_radii(confidence)[s, a].mean()) if len(s) else 0.0
 
-    def inefficiency(self, evidence: TabularEvidence) -> Float[Array, ""]:
-        """K T / X of optimal design; traced."""
-        from horizonfree.models.tabular import learner
-
-        return learner.inefficiency(self.model.space, self.model.pairs, evidence)
+    def inefficiency(self, evidence: TabularEvidence) -> float:
+        """K T / X, T the largest expected sum of 1/visits over an episode: optimal design."""
+        space, pairs = self.model.space, np.asarray(self.model.pairs)
+        if not len(pairs):
+            return 0.0
+        s, a = pairs.T
+        promise = np.zeros(space.sizes[1:])
+        promise[s, a] = 1 / np.maximum(np.asarray(evidence.visits)[s, a], UNVISITED_COUNT)
+        return int(evidence.episodes) * best_total(space, frequencies(space, evidence), promise) / len(pairs)
 
 
 def _radii(confidence: TabularConfidence) -> Float[np.ndarray, "S A"]:

@@ -11,13 +11,21 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from horizonfree._arrays import node
-from horizonfree.mdp.space import Space
+from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.base import Evidence
 
 
 @node
 class TabularEvidence(Evidence):
     """The counts of the base class; transitions outside the support are `impossible`."""
+
+
+def frequencies(space: Space, evidence: TabularEvidence) -> Kernel:
+    """Every possible successor alike where there are no data; NumPy in, NumPy out, or traced."""
+    n = evidence.visits[..., None]
+    xp = n.__array_namespace__()
+    even = space.support / space.support.sum(-1, keepdims=True)
+    return space.kernel(xp.where(n > 0, evidence.counts / xp.maximum(n, 1), even))
 
 
 @dataclass(frozen=True, eq=False)

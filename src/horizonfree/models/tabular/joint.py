@@ -19,9 +19,8 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy  # its submodules load slowly, at first use
 from jaxtyping import Bool, Float
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import dijkstra
 
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.tabular.radius import JOINT
@@ -112,7 +111,7 @@ def most_visits(
     is_edge = (kernel.prob > 0) & ~is_stop[..., None]
     s, a, j = np.nonzero(is_edge)
     edges = kernel.succ[s, a, j], s  # backwards
-    graph = coo_array((np.ones(len(s)), edges), (S, S)).tocsr()
+    graph = scipy.sparse.coo_array((np.ones(len(s)), edges), (S, S)).tocsr()
     graph.data[:] = 1.0
     most, size = 0.0, max(1, BLOCK_SIZE // (S * A))
     for i in range(0, len(targets), size):
@@ -120,7 +119,7 @@ def most_visits(
         if steps <= most * lowest[part[0]]:  # the others have larger weights
             break
         dist = np.atleast_2d(
-            dijkstra(graph, indices=part, unweighted=True, limit=steps)
+            scipy.sparse.csgraph.dijkstra(graph, indices=part, unweighted=True, limit=steps)
         )  # [part, S], to the part
         is_slot, rows = is_edge[part], np.arange(len(part))[:, None, None]
         back = 1 + np.where(is_slot, dist[rows, kernel.succ[part]], np.inf).min(-1)

@@ -1,15 +1,13 @@
-"""What is traced of tables: counts of transitions, their frequencies, and how well the data were gathered."""
+"""What is traced of tables: counts of transitions."""
 
 import jax.numpy as jnp
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool
 
 from horizonfree._arrays import Array
 from horizonfree.guarantees.e_processes import EProcesses, check_e_processes
-from horizonfree.mdp.space import UNSEEN, Kernel, Space, Trajectory
+from horizonfree.mdp.space import UNSEEN, Space, Trajectory
 from horizonfree.models.tabular.evidence import TabularEvidence
-from horizonfree.planning.traced import stationary_jax, take
-
-UNVISITED_COUNT = 0.5  # a visit that a pair without visits counts for in `inefficiency`
+from horizonfree.planning.traced import take
 
 
 def init_evidence(space: Space, bets: EProcesses) -> TabularEvidence:
@@ -55,20 +53,3 @@ def is_possible(space: Space, trajectory: Trajectory) -> Bool[Array, " H"]:
     s, a, j = trajectory.s[:-1], trajectory.a, trajectory.j
     is_slot = (j >= 0) & (j < space.succ.shape[2])
     return is_slot & take(space.support, (s, a, jnp.where(is_slot, j, 0)))
-
-
-def estimate(space: Space, evidence: TabularEvidence) -> Kernel:
-    """The frequencies; every possible successor alike where there are none."""
-    n = evidence.visits[..., None]
-    even = space.support / space.support.sum(-1, keepdims=True)
-    return space.kernel(jnp.where(n > 0, evidence.counts / jnp.maximum(n, 1), even))
-
-
-def inefficiency(space: Space, pairs: Int[Array, "X 2"], evidence: TabularEvidence) -> Float[Array, ""]:
-    """K T / X, T the largest expected sum of 1/visits over an episode: optimal design."""
-    if not len(pairs):
-        return jnp.zeros(())
-    s, a = pairs.T
-    promise = jnp.zeros(space.sizes[1:]).at[s, a].set(1 / jnp.maximum(evidence.visits[s, a], UNVISITED_COUNT))
-    _, V = stationary_jax(estimate(space, evidence), promise, space.horizon)
-    return evidence.episodes * space.at_start(V) / len(pairs)

@@ -16,13 +16,12 @@ from horizonfree._arrays import Leaf, node, static
 from horizonfree._validation import check_floats
 from horizonfree.errors import KernelError, ShapeError
 from horizonfree.guarantees.e_processes import EProcesses
-from horizonfree.mdp.part import restricted_space
 from horizonfree.mdp.policies import is_allowed, redirect_forbidden
-from horizonfree.mdp.space import Kernel, Space, Trajectory, check_kernel, make_space
+from horizonfree.mdp.space import Kernel, Space, Trajectory, check_kernel, make_space, restricted_space
 from horizonfree.models.base import Description, Evidence, Model
 from horizonfree.models.tabular import joint, radius
 from horizonfree.models.tabular.confidence import TabularConfidence, confidence
-from horizonfree.models.tabular.evidence import TabularEvidence
+from horizonfree.models.tabular.evidence import TabularEvidence, frequencies
 
 MAX_ENTRIES = 2**28  # of the successor lists
 EPS = float(np.finfo(np.float64).eps)
@@ -118,9 +117,7 @@ class TabularModel(Model):
 
     def estimate(self, evidence: TabularEvidence) -> Kernel:
         """The frequencies; every possible successor alike where there are none; traced."""
-        from horizonfree.models.tabular import learner
-
-        return learner.estimate(self.space, evidence)
+        return frequencies(self.space, evidence)
 
     def confidence(self, evidence: TabularEvidence, delta: float) -> TabularConfidence:
         """A ball for every unknown pair, from the counts of what was seen alone."""

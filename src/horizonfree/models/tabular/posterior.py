@@ -38,10 +38,10 @@ def tabular_draws(
         )
     alpha, words = concentration(space, DEFAULT if prior is None else prior)
     shape = np.where(support, alpha + counts, 1.0)
-    found = np.empty((count, *support.shape))
+    result = np.empty((count, *support.shape))
     size = max(1, BLOCK // support.size)
     for first in range(0, count, size):
-        block = found[first : first + size]
+        block = result[first : first + size]
         block[:] = np.log(rng.standard_gamma(np.broadcast_to(shape + 1, block.shape)))
         block -= rng.standard_exponential(block.shape) / shape  # -log U is exponential
         block[:] = np.where(support, block, -np.inf)
@@ -49,8 +49,8 @@ def tabular_draws(
         np.exp(block, out=block)
         block /= block.sum(-1, keepdims=True)
     if space.acts is not None:  # a forbidden action is another name of an allowed one
-        found = redirect_forbidden(space.acts, found, axis=1)
-    return Draws(found, words)
+        result = redirect_forbidden(space.acts, result, axis=1)
+    return Draws(result, words)
 
 
 def concentration(space: Space, prior: Any) -> tuple[Float[np.ndarray, "S A n"], str]:

@@ -19,9 +19,8 @@ from horizonfree.errors import ModelError, OptionError, ShapeError, UnknownNameE
 from horizonfree.mdp.space import start_distribution
 from horizonfree.problems.classes import Tabular
 from horizonfree.problems.endings import ENDED, UNDECLARED
-from horizonfree.problems.gymnasium.from_env import layout_of
+from horizonfree.problems.gymnasium.from_env import ended_in, layout_of, read_table
 from horizonfree.problems.gymnasium.live import Encode, check_encode, check_is_env, encoded_state
-from horizonfree.problems.gymnasium.table import ended_in, read_table
 from horizonfree.problems.problem import Problem
 
 if TYPE_CHECKING:

@@ -102,27 +102,27 @@ def discretize(env: Any, bins: Any = None, *, actions: Any = None, repeat: int =
     Discrete(3)
     """
     require(isinstance(env, gymnasium.Env), "env", env, "a gymnasium.Env", ShapeError)
-    seen, done = _coordinates(env.observation_space), _coordinates(env.action_space)
-    if not seen and not done:
+    observed, acted = _coordinates(env.observation_space), _coordinates(env.action_space)
+    if not observed and not acted:
         raise ShapeError(
             f"env has observations {env.observation_space} and actions {env.action_space}; discretize is for a Box. "
             "Explore the environment itself: hf.explore(env, ...)"
         )
-    if seen and bins is None:
+    if observed and bins is None:
         raise OptionError(
             "bins is missing; say how many cells a coordinate has: hf.discretize(env, 10), at the shell --param bins=10"
         )
-    if not seen and np.iterable(bins):
+    if not observed and np.iterable(bins):
         raise ShapeError("observations have no coordinates to cut; give actions= alone")
-    if actions is None and done and (bins is None or np.iterable(bins)):
+    if actions is None and acted and (bins is None or np.iterable(bins)):
         raise OptionError(
             f"the actions are {env.action_space}; say how many levels a coordinate has: "
             "hf.discretize(env, bins, actions=5), at the shell --param actions=5"
         )
-    if actions is not None and not done:
+    if actions is not None and not acted:
         raise OptionError(f"the actions are {env.action_space}, which is finite; leave out actions=")
-    cells = _cells(seen, bins) if seen else []
-    levels = _levels(done, bins if actions is None else actions) if done else []
+    cells = _cells(observed, bins) if observed else []
+    levels = _levels(acted, bins if actions is None else actions) if acted else []
     observations = Numbering(env.observation_space, cells)
     numbered = (
         None if isinstance(env.action_space, Discrete) else Numbering(env.action_space, levels, "action")

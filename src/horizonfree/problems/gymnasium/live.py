@@ -1,17 +1,18 @@
-"""Episodes of a real environment, which can only be stepped, as states and actions of a model class."""
+"""Episodes of a real environment, which can only be stepped: of an exploration, and under the policy of a plan."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from horizonfree._extras import needs_extra
-from horizonfree._validation import check_int, check_state, require, short_repr
+from horizonfree._validation import check_int, check_seed, check_state, require, short_repr
 from horizonfree.errors import ModelError, OptionError, ShapeError
 from horizonfree.mdp.policies import policy_table
-from horizonfree.mdp.space import IMPOSSIBLE, UNSEEN, Space, Trajectory
-from horizonfree.problems.endings import ENDED, NEVER, Endings, endings_of, undeclared
+from horizonfree.mdp.space import IMPOSSIBLE, UNSEEN, Space, Trajectory, may_stay
+from horizonfree.problems.endings import ENDED, NEVER, Endings, endings_of, num_copies, undeclared
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.reachable import local_number
 
@@ -102,7 +103,7 @@ def endings_in(env: "gymnasium.Env[Any, Any]", problem: Problem, encode: Encode 
     has_copies = len(problem.layout.get(ENDED, ())) < problem.num_states
     has_all = encode is None and getattr(env.observation_space, "n", None) == problem.num_states
     if isinstance(getattr(env, "unwrapped", env), ProblemEnv) or (has_all and has_copies):
-        return undeclared(problem.space, problem.model)
+        return undeclared(problem.model.may_stay())
     return endings_of(problem.model, problem.layout)
 
 
@@ -119,7 +120,8 @@ def run_episode(
     The environment's seed and the random actions come from rng; forbidden actions are never taken. After termination
     the state no longer changes. A transition that is impossible under every parameter raises an error.
     """
-    from horizonfree.problems.gymnasium.flatten import flatten
+
+    from horizonfree.problems.gymnasium.flatten import flatten  # needs gymnasium
 
     attempted = attempt(flatten(env, encode is not None), space, policy, rng, encode)
     if attempted.error is not None:
@@ -140,7 +142,7 @@ def attempt(
     Dropping such an episode would be selection by outcome. Unobserved steps have the slot UNSEEN, steps that contradict
     the class the slot IMPOSSIBLE.
     """
-    endings = undeclared(space) if endings is None else endings
+    endings = undeclared(may_stay(space)) if endings is None else endings
     copies = endings.num_copies
     check_env_matches(env, space, encode, copies)
     table = policy_table(policy, *space.sizes)
@@ -301,3 +303,73 @@ def _slot(space: Space, s: int, a: int, s_next: int) -> int:
 
 def _join_states(states: list[int]) -> str:
     return f"one of {len(states)} states" if len(states) > 4 else " or ".join(map(str, states))
+
+
+# An episode of an environment under the policy of a plan.
+
+
+class Rollout(NamedTuple):
+    """One episode: n + 1 states, n actions and the n rewards of the environment, and whether it terminated."""
+
+    states: Int[np.ndarray, " n1"]
+    actions: Int[np.ndarray, " n"]
+    rewards: Float[np.ndarray, " n"]
+    terminated: bool
+
+    @property
+    def total(self) -> float:
+        """The sum of the rewards."""
+        return float(self.rewards.sum())
+
+
+def rollout(
+    env: Any,
+    space: Space,
+    layout: Mapping[str, Any],
+    policy: np.ndarray,
+    seed: int,
+    encode: Encode | None,
+) -> Rollout:
+    """One episode of at most H steps, to its end or until it is truncated; states as in the problem.
+
+    Where the start of the problem is an added state, its step is not a step of the environment.
+    """
+    check_is_env(env)
+    from horizonfree.problems.gymnasium.flatten import flatten
+
+    env = flatten(env, encode is not None)
+    H, S, A = space.sizes
+    ended = np.asarray(layout.get(ENDED, ()), int)
+    copies = num_copies(ended)
+    if encode is None and space.state_ids is not None and getattr(env.observation_space, "n", None) != S:
+        encode = partial(_local_number, env, np.asarray(space.state_ids))
+    check_env_matches(env, space, encode, copies)
+    rng = np.random.default_rng(check_seed(seed))
+    first = int(encode is None and has_drawn_start(env, space, copies))
+    observation, _ = env.reset(seed=int(rng.integers(2**31)))
+    states, is_over = [encoded_state(env, observation, encode, S)], False
+    actions: list[int] = []
+    rewards: list[float] = []
+    for h in range(first, H):
+        rule = policy[h, states[-1]]
+        a = int(rule if rule.ndim == 0 else rng.choice(A, p=rule / rule.sum()))
+        action = int(a if space.acts is None else space.acts[states[-1], a])
+        observation, paid, is_over, is_cut, _ = env.step(int(env.action_space.start) + action)
+        state = encoded_state(env, observation, encode, S)
+        if is_over and copies and state < len(ended) and ended[state] >= 0:
+            state = int(ended[state])
+        states.append(state)
+        actions.append(a)
+        rewards.append(float(paid))
+        if is_over or is_cut:
+            break
+    return Rollout(np.array(states), np.array(actions, int), np.array(rewards), bool(is_over))
+
+
+def _local_number(env: Any, state_ids: Int[np.ndarray, " S"], observation: Any) -> int:
+    """The number in a part of a problem of an observed state of the whole problem."""
+    state = state_of(env, observation)
+    place = np.flatnonzero(state_ids == state)
+    if not place.size:
+        raise ModelError(f"the environment is in state {state}, which is not in this part of the problem")
+    return int(place[0])

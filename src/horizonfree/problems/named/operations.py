@@ -7,7 +7,7 @@ import scipy  # `scipy.sparse` is loaded on first use
 from jaxtyping import Float, Int
 
 from horizonfree.problems.classes import Mixture
-from horizonfree.problems.named.chains import line
+from horizonfree.problems.named.navigation import line
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.registry import Between, Horizon, Seed, problem
 

@@ -25,12 +25,12 @@ def polynomial(function: Any) -> Polynomial | None:
     numerator = function.numerator
     if numerator.is_constant():
         return _without_zeros({ONE: _fraction(numerator.constant_part()) / divisor})
-    found: Polynomial = {}
+    result: Polynomial = {}
     for term in numerator.polynomial():
         powers = [] if term.monomial is None else [(v.name, int(n)) for v, n in term.monomial]
         key = tuple(sorted(powers))
-        found[key] = found.get(key, ZERO) + _fraction(term.coeff) / divisor
-    return _without_zeros(found)
+        result[key] = result.get(key, ZERO) + _fraction(term.coeff) / divisor
+    return _without_zeros(result)
 
 
 def evaluated(function: Any, values: dict[str, Fraction]) -> Fraction:
@@ -58,16 +58,16 @@ def basis(functions: Iterable[Polynomial]) -> dict[Monomial, Polynomial]:
     A polynomial of the space is the sum over the basis of its own coefficient at that monomial times the basis
     polynomial: the reduced row echelon form of the coefficients, by exact elimination.
     """
-    found: dict[Monomial, Polynomial] = {}
+    result: dict[Monomial, Polynomial] = {}
     for key in {frozenset(f.items()) for f in functions}:
-        rest = _minus(dict(key), [(dict(key).get(m, ZERO), f) for m, f in found.items()])
+        rest = _minus(dict(key), [(dict(key).get(m, ZERO), f) for m, f in result.items()])
         if not rest:
             continue
         pivot = min(rest, key=degree)
         unit = {m: c / rest[pivot] for m, c in rest.items()}
-        found = {m: _minus(f, [(f.get(pivot, ZERO), unit)]) for m, f in found.items()}
-        found[pivot] = unit
-    return {m: found[m] for m in sorted(found, key=degree)}
+        result = {m: _minus(f, [(f.get(pivot, ZERO), unit)]) for m, f in result.items()}
+        result[pivot] = unit
+    return {m: result[m] for m in sorted(result, key=degree)}
 
 
 def degree(monomial: Monomial) -> tuple[int, Monomial]:
@@ -77,11 +77,11 @@ def degree(monomial: Monomial) -> tuple[int, Monomial]:
 
 def _minus(f: Polynomial, parts: Iterable[tuple[Fraction, Polynomial]]) -> Polynomial:
     """f minus a sum of multiples."""
-    found = dict(f)
+    result = dict(f)
     for factor, g in parts:
         for m, c in g.items():
-            found[m] = found.get(m, ZERO) - factor * c
-    return _without_zeros(found)
+            result[m] = result.get(m, ZERO) - factor * c
+    return _without_zeros(result)
 
 
 def name_of(f: Polynomial) -> str:
@@ -96,9 +96,9 @@ def name_of(f: Polynomial) -> str:
 
 def at(f: Polynomial, values: dict[str, Fraction]) -> Fraction:
     """The value of a polynomial."""
-    found = ZERO
+    result = ZERO
     for monomial, c in f.items():
         for name, power in monomial:
             c = c * values[name] ** power
-        found += c
-    return found
+        result += c
+    return result

@@ -160,12 +160,12 @@ class _Reader:
 
     def read_action(self, line: str) -> None:
         """`action name [rewards]`."""
-        found = _ACTION.fullmatch(line)
-        if found is None or not self.first_choice:
+        result = _ACTION.fullmatch(line)
+        if result is None or not self.first_choice:
             self.fail(f"{line[:60]!r} is no action of a state; write it as: action name [rewards]")
-        name = found[1].strip()
+        name = result[1].strip()
         self.actions.append("" if name in UNNAMED else name)
-        self.of_choice.append(self.rewards(found[2]))
+        self.of_choice.append(self.rewards(result[2]))
         self.first_branch.append(len(self.branches))
         self.line_of["choice"].append(self.at)
 

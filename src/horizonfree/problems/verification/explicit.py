@@ -6,7 +6,7 @@ Choices of a state and branches of a choice lie one after the other: the choices
 else an interval MDP.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,11 +15,14 @@ import scipy  # loads `scipy.sparse` when it is asked for
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._repr import ReprMixin, ReprTable, join_names
-from horizonfree._validation import short_repr
+from horizonfree._validation import did_you_mean, short_repr
 from horizonfree.errors import KernelError, OptionError, ShapeError
+from horizonfree.mdp.events import OPEN, WON, Event
 from horizonfree.mdp.names import LABELLED, LABELS, PAID, REWARDS
 from horizonfree.mdp.space import TOLERANCE
 from horizonfree.problems.problem import Problem
+from horizonfree.problems.verification import properties
+from horizonfree.problems.verification.properties import Accumulated
 
 LARGEST = 2**24  # states, choices or branches of a file
 UNNAMED = ("", "__NOLABEL__")  # how files name choices that have no name
@@ -78,12 +81,12 @@ class ExplicitModel(ReprMixin):
 
     def rewards(self, name: str) -> Float[np.ndarray, " C"]:
         """What each choice earns: the reward of its state and its own."""
-        found = np.zeros(self.num_choices)
+        result = np.zeros(self.num_choices)
         if name in self.state_rewards:
-            found += self.state_rewards[name][self.state_of]
+            result += self.state_rewards[name][self.state_of]
         if name in self.choice_rewards:
-            found += self.choice_rewards[name]
-        return found
+            result += self.choice_rewards[name]
+        return result
 
     def _repr_table(self) -> ReprTable:
         """Sizes, labels and rewards."""
@@ -102,7 +105,6 @@ class ExplicitModel(ReprMixin):
 
         uncertainty: where probabilities are intervals, "robust" (they are against the policy) or "cooperative".
         """
-        from horizonfree.problems.verification.evaluate import value
 
         return value(self, text, uncertainty)
 
@@ -123,7 +125,7 @@ class ExplicitModel(ReprMixin):
         rewards = {reward: np.zeros((S, A)) for reward in self.reward_names}
         for reward, paid in rewards.items():
             paid[self.state_of, where] = self.rewards(reward)
-        found = Mixture.from_kernels(
+        result = Mixture.from_kernels(
             [table],
             horizon=horizon,
             start=start_of(self.initial),
@@ -134,7 +136,7 @@ class ExplicitModel(ReprMixin):
             name=name,
             layout=layout_of(self.labels, rewards),
         )
-        return found.as_tabular(support="given")
+        return result.as_tabular(support="given")
 
     def to_drn(self, path: Any) -> None:
         """Write it as Storm's explicit text format."""
@@ -206,17 +208,17 @@ def numbered_actions(
     called "choice 0", "choice 1" by their order in the state.
     """
     index: dict[str, int] = {}
-    found = np.zeros(len(names), np.int64)
+    result = np.zeros(len(names), np.int64)
     if len(names) == len(first_choice) - 1:
-        return found, ["step"]
+        return result, ["step"]
     for s in range(len(first_choice) - 1):
         times: dict[str, int] = {}
         for c in range(first_choice[s], first_choice[s + 1]):
             name = "" if names[c] in UNNAMED else names[c]
             times[name] = times.get(name, 0) + 1
             full = name if times[name] == 1 else f"{name} #{times[name]}"
-            found[c] = index.setdefault(full if name else f"choice {times[name] - 1}", len(index))
-    return found, list(index)
+            result[c] = index.setdefault(full if name else f"choice {times[name] - 1}", len(index))
+    return result, list(index)
 
 
 def even(model: ExplicitModel) -> Float[np.ndarray, " B"]:
@@ -236,12 +238,12 @@ def layout_of(
     labels: Mapping[str, Bool[np.ndarray, " S"]], rewards: Mapping[str, Float[np.ndarray, "S A"]]
 ) -> dict[str, Any]:
     """The layout of a problem with labels, sets of states [L, S], and rewards [R, S, A]."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     if labels:
-        found |= {LABELS: sorted(labels), LABELLED: np.stack([labels[name] for name in sorted(labels)])}
+        result |= {LABELS: sorted(labels), LABELLED: np.stack([labels[name] for name in sorted(labels)])}
     if rewards:
-        found |= {REWARDS: sorted(rewards), PAID: np.stack([rewards[name] for name in sorted(rewards)])}
-    return found
+        result |= {REWARDS: sorted(rewards), PAID: np.stack([rewards[name] for name in sorted(rewards)])}
+    return result
 
 
 def check_path(path: Any) -> Any:
@@ -252,3 +254,92 @@ def check_path(path: Any) -> Any:
         return Path(path).expanduser()
     except TypeError:
         raise OptionError(f"path is {short_repr(path)}; it must be the path of a file") from None
+
+
+# Bounded properties of MDPs and interval MDPs, by backward induction over choices.
+#
+#     V_0 = what is paid at the end,   V_{j+1}(s) = opt_c [ r(c) + extreme over p in the intervals of c of p.V_j ],
+#
+# where states in which a property is decided keep their value. The extreme over intervals [low, high] with sum p = 1
+# gives every branch `low` and the rest of the mass to the best branches in order (or the worst).
+
+
+Back = Callable[[np.ndarray, int], np.ndarray]  # values of the next step, and the step, to values
+UNCERTAINTY = ("robust", "cooperative")
+
+
+class Lists:
+    """The branches of a model as padded lists [C, n]."""
+
+    def __init__(self, model: ExplicitModel):
+        count = np.diff(model.first_branch)
+        is_slot: Bool[np.ndarray, "C n"] = np.arange(count.max()) < count[:, None]
+
+        def padded(x: np.ndarray) -> np.ndarray:
+            table = np.zeros(is_slot.shape, x.dtype)
+            table[is_slot] = x
+            return table
+
+        self.target = padded(model.target)
+        self.low, slack = padded(model.low), padded(model.high - model.low)
+        self.slack, self.is_slot = slack, is_slot
+        self.left = 1 - self.low.sum(1)
+
+    def extreme(self, V: Float[np.ndarray, " S"], is_largest: bool) -> Float[np.ndarray, " C"]:
+        """The largest or smallest mean of V over the intervals of each choice."""
+        v = V[self.target]
+        order = np.argsort(np.where(self.is_slot, -v if is_largest else v, np.inf), axis=1, kind="stable")
+        slack = np.take_along_axis(self.slack, order, 1)
+        before = np.cumsum(slack, 1) - slack
+        more = np.clip(self.left[:, None] - before, 0.0, slack)
+        return np.asarray((self.low * v).sum(1) + (more * np.take_along_axis(v, order, 1)).sum(1))
+
+
+def value(model: ExplicitModel, text: str, uncertainty: str = "robust") -> float:
+    """The value of a property in the initial state; the mean over several, which are alike."""
+    if not isinstance(uncertainty, str) or uncertainty not in UNCERTAINTY:
+        raise OptionError(
+            f"uncertainty is {short_repr(uncertainty)}; it must be 'robust' or 'cooperative'"
+            + did_you_mean(uncertainty, UNCERTAINTY)
+        )
+    return float(values(model, text, uncertainty == "cooperative")[model.initial].mean())
+
+
+def values(model: ExplicitModel, text: str, is_cooperative: bool = False) -> Float[np.ndarray, " S"]:
+    """The value of a property in every state, over all policies."""
+    result = properties.property(text).on_model(model)
+    best = np.maximum if result.is_max else np.minimum
+    lists = Lists(model)
+
+    def back(V: np.ndarray, _: int) -> np.ndarray:
+        paid = result.paid if isinstance(result, Accumulated) else 0.0
+        return best.reduceat(
+            paid + lists.extreme(V, result.is_max == is_cooperative), model.first_choice[:-1]
+        )
+
+    return _from_the_end(result, model.num_states, back)
+
+
+def values_of_policy(
+    model: ExplicitModel, event: Event, choices: Int[np.ndarray, "k S"], *, is_largest: bool
+) -> Float[np.ndarray, " S"]:
+    """The largest or smallest probability of an event under one policy; choices: which choice a state takes."""
+    lists = Lists(model)
+
+    def back(V: np.ndarray, h: int) -> np.ndarray:
+        return lists.extreme(V, is_largest)[choices[h]]
+
+    return _from_the_end(event, model.num_states, back)
+
+
+def _from_the_end(found: Event | Accumulated, S: int, back: Back) -> Float[np.ndarray, " S"]:
+    """From the last step to the first; states that decide an event keep its worth."""
+    if isinstance(found, Accumulated):
+        is_open, V = np.ones(S, bool), np.zeros(S)
+    else:
+        is_open = found.decided == OPEN
+        decided = np.where(found.decided == WON, found.pays.won, found.pays.lost)
+        V = np.where(is_open, found.pays.open, decided)
+    for h in range(found.steps - 1, -1, -1):
+        V = np.where(is_open, back(V, h), V)
+    return V

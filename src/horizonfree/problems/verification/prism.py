@@ -111,7 +111,7 @@ class Built:
 def _of_polynomials(built: Built, shared: dict[str, Any]) -> Problem:
     """A mixture whose features are the coefficients of monomials."""
     known: dict[str, Any] = {}
-    found = []
+    result = []
     for function in built.functions:
         text = str(function)
         if text not in known:
@@ -121,9 +121,9 @@ def _of_polynomials(built: Built, shared: dict[str, Any]) -> Problem:
                 f"the probability {text} is no polynomial in the unknown constants; declare values that they may have, "
                 "unknown={'p': [0.1, 0.2]}, or take kind='table'"
             )
-        found.append(known[text])
-    _check_sums(built, found)
-    span = basis(found)
+        result.append(known[text])
+    _check_sums(built, result)
+    span = basis(result)
     if len(span) > MOST_FEATURES:
         raise FeatureError(
             f"the probabilities are of {len(span)} independent polynomials in the unknown constants, at most "
@@ -131,7 +131,7 @@ def _of_polynomials(built: Built, shared: dict[str, Any]) -> Problem:
         )
     rows = [
         (s, a, to, i, float(part[monomial]))
-        for s, a, to, part in zip(built.s, built.a, built.to, found)
+        for s, a, to, part in zip(built.s, built.a, built.to, result)
         for i, monomial in enumerate(span)
         if monomial in part
     ]
@@ -297,10 +297,10 @@ def _parsed(stormpy: Any, path: Path, text: str) -> Any:
         file = Path(folder) / path.name
         file.write_text(text)
         try:
-            found = parse(str(file))
+            result = parse(str(file))
         except Exception as error:
             raise OptionError(f"Storm cannot read {path}: {_plain(error)}") from None
-    return found[0] if isinstance(found, tuple) else found
+    return result[0] if isinstance(result, tuple) else result
 
 
 def _plain(error: Exception) -> str:
@@ -315,23 +315,23 @@ def _without_values(path: Path, unknown: list[str]) -> tuple[str, dict[str, Frac
         raise OptionError(f"model {path}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise OptionError(f"model {path} is not text: {error}") from None
-    given: dict[str, Fraction] = {}
+    constants: dict[str, Fraction] = {}
     if path.suffix.lower() == ".jani":
         try:
             content = json.loads(text)
             for constant in content.get("constants", []):
                 if constant.get("name") in unknown and "value" in constant:
-                    given[constant["name"]] = _number(constant.pop("value"), constant["name"])
+                    constants[constant["name"]] = _number(constant.pop("value"), constant["name"])
         except (ValueError, AttributeError) as error:
             raise OptionError(f"model {path} is no JANI model: {error}") from None
-        return json.dumps(content), given
+        return json.dumps(content), constants
     for name in unknown:
         defined = re.compile(rf"\bconst\s+(?:double\s+|rational\s+)?{re.escape(name)}\s*=\s*([^;]+);")
-        found = defined.search(text)
-        if found is not None:
-            given[name] = _number(found[1], name)
+        result = defined.search(text)
+        if result is not None:
+            constants[name] = _number(result[1], name)
             text = defined.sub(f"const double {name};", text, count=1)
-    return text, given
+    return text, constants
 
 
 def _lists(model: Any, path: Path, truth: dict[str, Fraction] | None) -> Built:
@@ -372,9 +372,9 @@ def _lists(model: Any, path: Path, truth: dict[str, Fraction] | None) -> Built:
 
 
 def _mask(bits: Any, S: int) -> np.ndarray:
-    found = np.zeros(S, bool)
-    found[[int(i) for i in bits]] = True
-    return found
+    result = np.zeros(S, bool)
+    result[[int(i) for i in bits]] = True
+    return result
 
 
 def _action_name(model: Any, choice: int) -> str:
@@ -387,20 +387,20 @@ def _state_names(model: Any) -> list[str] | None:
     """The values of the variables, "x=2 & y=1"; None where they do not tell states apart."""
     if not model.has_state_valuations():
         return None
-    found = []
+    result = []
     for s in range(model.nr_states):
         values = model.state_valuations.to_json(s)
         values = values if isinstance(values, Mapping) else json.loads(str(values))
         parts = (f"{key}={str(x).lower() if isinstance(x, bool) else x}" for key, x in values.items())
-        found.append(" & ".join(parts))
-    return found if len(set(found)) == len(found) and all(found) else None
+        result.append(" & ".join(parts))
+    return result if len(set(result)) == len(result) and all(result) else None
 
 
 def _rewards(
     model: Any, state_of: np.ndarray, of_choice: np.ndarray, shape: tuple[int, int]
 ) -> dict[str, Any]:
     """Rewards [S, A] by name, those that do not depend on unknown constants."""
-    found = {}
+    result = {}
     for name, reward in model.reward_models.items():
         of_states = _numbers(reward.state_rewards) if reward.has_state_rewards else np.zeros(shape[0])
         of_choices = _numbers(reward.state_action_rewards) if reward.has_state_action_rewards else None
@@ -408,15 +408,15 @@ def _rewards(
             continue
         paid = of_states[state_of] + (0.0 if of_choices is None else of_choices)
         if np.isfinite(paid).all():
-            found[str(name) or "reward"] = np.zeros(shape)
-            found[str(name) or "reward"][state_of, of_choice] = paid
-    return found
+            result[str(name) or "reward"] = np.zeros(shape)
+            result[str(name) or "reward"][state_of, of_choice] = paid
+    return result
 
 
 def _numbers(functions: Any) -> np.ndarray:
     """Constant functions as numbers, nan where they depend on something."""
-    found = []
+    result = []
     for function in functions:
         c = polynomial(function)
-        found.append(float(c.get(ONE, 0)) if c is not None and set(c) <= {ONE} else np.nan)
-    return np.array(found)
+        result.append(float(c.get(ONE, 0)) if c is not None and set(c) <= {ONE} else np.nan)
+    return np.array(result)

@@ -67,9 +67,9 @@ class Property:
             return Accumulated(problem.reward(self.reward), self.steps, is_max, self.text)
 
         def named(name: str) -> Bool[np.ndarray, " S"]:
-            found = np.zeros(problem.num_states, bool)
-            found[problem.states_named(name)] = True
-            return found
+            result = np.zeros(problem.num_states, bool)
+            result[problem.states_named(name)] = True
+            return result
 
         return self._event(problem.num_states, named, is_max)
 
@@ -157,13 +157,13 @@ class _Reader:
     def __init__(self, text: str, path: str):
         self.text, self.tokens, at = text, [], 0
         while path[at:].strip():
-            found = _TOKEN.match(path, at)
-            if found is None:
+            result = _TOKEN.match(path, at)
+            if result is None:
                 raise _refused(text, f"{path[at:].strip()[:30]!r} cannot be read")
-            name, constant, sign, operator, bound = found.groups()
+            name, constant, sign, operator, bound = result.groups()
             kind = "name" if name else "constant" if constant else "sign" if sign else "operator"
             self.tokens.append((kind, name or constant or sign or operator, bound))
-            at = found.end()
+            at = result.end()
         self.at = 0
 
     def sees(self, *values: str) -> bool:
@@ -176,9 +176,9 @@ class _Reader:
 
     def takes(self, *values: str) -> bool:
         """The same, and goes on behind it."""
-        found = self.sees(*values)
-        self.at += found
-        return found
+        result = self.sees(*values)
+        self.at += result
+        return result
 
     def operator(self) -> tuple[str, str]:
         """F, G or U with its bound."""
@@ -198,25 +198,25 @@ class _Reader:
             raise _refused(self.text, f"{self.tokens[self.at][1]!r} is one too many")
 
     def _or(self) -> tuple[Any, ...]:
-        found = self._and()
+        result = self._and()
         while self.takes("|"):
-            found = ("|", found, self._and())
-        return found
+            result = ("|", result, self._and())
+        return result
 
     def _and(self) -> tuple[Any, ...]:
-        found = self._not()
+        result = self._not()
         while self.takes("&"):
-            found = ("&", found, self._not())
-        return found
+            result = ("&", result, self._not())
+        return result
 
     def _not(self) -> tuple[Any, ...]:
         if self.takes("!"):
             return ("!", self._not())
         if self.takes("("):
-            found = self.formula()
+            result = self.formula()
             if not self.takes(")"):
                 raise _refused(self.text, "a parenthesis is not closed")
-            return found
+            return result
         if self.at >= len(self.tokens) or self.tokens[self.at][0] not in ("name", "constant"):
             raise _refused(self.text, "a set of states is missing")
         kind, value, _ = self.tokens[self.at]
@@ -230,7 +230,7 @@ def _evaluated(formula: tuple[Any, ...], size: int, named: Any) -> Bool[np.ndarr
         return np.full(size, parts[0] == "true")
     if kind == "name":
         return np.asarray(named(parts[0]))
-    found = [_evaluated(part, size, named) for part in parts]
+    result = [_evaluated(part, size, named) for part in parts]
     if kind == "!":
-        return ~found[0]
-    return found[0] & found[1] if kind == "&" else found[0] | found[1]
+        return ~result[0]
+    return result[0] & result[1] if kind == "&" else result[0] | result[1]

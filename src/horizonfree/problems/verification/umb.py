@@ -37,7 +37,7 @@ def read_umb(path: Any) -> ExplicitModel:
 
 def _members(file: Path) -> dict[str, bytes]:
     """The files of an archive by name."""
-    found: dict[str, bytes] = {}
+    result: dict[str, bytes] = {}
     total = 0
     try:
         with tarfile.open(file, "r:*") as archive:
@@ -45,17 +45,19 @@ def _members(file: Path) -> dict[str, bytes]:
                 if not member.isfile():
                     continue
                 total += member.size
-                if len(found) >= MOST_FILES or total > MOST_BYTES:
+                if len(result) >= MOST_FILES or total > MOST_BYTES:
                     raise OptionError(f"{file} holds more than {MOST_FILES:,} files or {MOST_BYTES:,} bytes")
                 content = archive.extractfile(member)
-                found[member.name.removeprefix("./").lstrip("/")] = b"" if content is None else content.read()
+                result[member.name.removeprefix("./").lstrip("/")] = (
+                    b"" if content is None else content.read()
+                )
     except OptionError:
         raise
     except OSError as error:
         raise OptionError(f"model {file}: {error.strerror or error}") from None
     except Exception as error:  # an archive can be damaged in many ways
         raise OptionError(f"{file} is no UMB archive: {error}") from None
-    return found
+    return result
 
 
 class _Reader:
@@ -73,12 +75,12 @@ class _Reader:
         if "index.json" not in self.members:
             raise OptionError(f"{self.file} has no index.json; it is no UMB file")
         try:
-            found = json.loads(self.members["index.json"])
+            result = json.loads(self.members["index.json"])
         except ValueError as error:
             self.fail("index.json", f"it is no JSON: {error}")
-        if not isinstance(found, dict) or found.get("format-version") != 1:
+        if not isinstance(result, dict) or result.get("format-version") != 1:
             self.fail("index.json", "format-version must be 1")
-        return found
+        return result
 
     def numbers(self, name: str, kind: str, size: int) -> np.ndarray | None:
         """An array of a declared length; None where there is no such file."""
@@ -99,12 +101,12 @@ class _Reader:
 
     def offsets(self, name: str, size: int, end: int) -> np.ndarray:
         """Where the parts of each thing begin, [size + 1]; one each where there is no such file."""
-        found = self.numbers(name, "<u8", size + 1)
-        if found is None:
+        result = self.numbers(name, "<u8", size + 1)
+        if result is None:
             return np.arange(size + 1)
-        if found[0] != 0 or found[-1] != end or (found[1:] < found[:-1]).any():
+        if result[0] != 0 or result[-1] != end or (result[1:] < result[:-1]).any():
             self.fail(name, f"it must rise from 0 to {end:,}")
-        return found.astype(np.int64)
+        return result.astype(np.int64)
 
     def real(self, name: str, declared: Mapping[str, Any], size: int) -> tuple[np.ndarray, np.ndarray] | None:
         """Numbers, or intervals, as their lower and upper ends."""
@@ -113,8 +115,8 @@ class _Reader:
             self.fail("index.json", f"{name} is of type {dict(declared)}; supported are {SIZES}")
         per = SIZES[kind] // 64
         if kind.startswith("double"):
-            found = self.numbers(name, "<f8", size * per)
-            table = None if found is None else found.reshape(size, per)
+            result = self.numbers(name, "<f8", size * per)
+            table = None if result is None else result.reshape(size, per)
         else:
             top = self.numbers(name, "<i8", size * per)
             table = None if top is None else _fractions(top.reshape(size, -1, 2))
@@ -153,7 +155,7 @@ class _Reader:
         if B and target.max() >= S:
             self.fail("branch-to-target.bin", f"it names state {target.max()}; states are 0 to {S - 1}")
         initial = self.bits("state-is-initial.bin", S)
-        found = ExplicitModel(
+        result = ExplicitModel(
             np.zeros(S, bool) if initial is None else initial,
             self.offsets("state-to-choices.bin", S, C),
             self.offsets("choice-to-branches.bin", C, B),
@@ -166,7 +168,7 @@ class _Reader:
             self.state_names(index, S),
             str(index.get("model-data", {}).get("description", "")),
         )
-        return checked(found, str(self.file))
+        return checked(result, str(self.file))
 
     def size(self, system: Mapping[str, Any], key: str) -> int:
         """A declared number."""
@@ -189,21 +191,21 @@ class _Reader:
 
     def annotations(self, index: Mapping[str, Any], group: str, entity: str) -> dict[str, tuple[str, Any]]:
         """Folder and type of each annotation of a kind, by its name."""
-        found = index.get("annotations", {}).get(group, {})
+        result = index.get("annotations", {}).get(group, {})
         return {
             str(x.get("alias", key)): (f"annotations/{group}/{key}/{entity}/values.bin", x["type"])
-            for key, x in found.items()
+            for key, x in result.items()
             if entity in x["applies-to"]
         }
 
     def labels(self, index: Mapping[str, Any], S: int) -> dict[str, np.ndarray]:
         """Sets of states; a missing file is the empty set."""
-        found = {}
+        result = {}
         for name, (file, _) in self.annotations(index, "aps", "states").items():
             mask = self.bits(file, S)
             if name != "init":
-                found[name] = np.zeros(S, bool) if mask is None else mask
-        return found
+                result[name] = np.zeros(S, bool) if mask is None else mask
+        return result
 
     def rewards(self, index: Mapping[str, Any], entity: str, size: int) -> dict[str, np.ndarray]:
         """Rewards of states or choices; those of branches are refused."""
@@ -212,14 +214,14 @@ class _Reader:
             self.fail(
                 "index.json", f"reward {next(iter(branches))!r} is paid for branches, which is not supported"
             )
-        found = {}
+        result = {}
         for name, (file, kind) in self.annotations(index, "rewards", entity).items():
             paid = self.real(file, kind, size)
             if paid is not None:
                 if not np.array_equal(*paid):
                     self.fail(file, "rewards that are intervals are not supported")
-                found[name] = paid[0]
-        return found
+                result[name] = paid[0]
+        return result
 
     def state_names(self, index: Mapping[str, Any], S: int) -> Sequence[str]:
         """The values of the variables of each state, or its name where that is the only variable."""
@@ -245,8 +247,8 @@ class _Reader:
                 is_only = len(variables) == 1 and variable["type"]["type"] == "string"
                 parts.append(text if is_only else [f"{variable['name']}={x}" for x in text])
             start += width
-        found = [" & ".join(x) for x in zip(*parts)]
-        return found if len(set(found)) == S and all(found) else ()
+        result = [" & ".join(x) for x in zip(*parts)]
+        return result if len(set(result)) == S and all(result) else ()
 
 
 def _fractions(x: np.ndarray) -> np.ndarray:

@@ -34,13 +34,12 @@ from jaxtyping import Bool, Float, Int
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.divergence import Divergence, RowDivergence, curvature, divergence
 from horizonfree.mdp.space import Space
-from horizonfree.models.base import Bounds, Policy
+from horizonfree.models.base import Bounds, Policy, length, opnorm
 from horizonfree.models.mixture import tangent
 from horizonfree.models.mixture.divergence import MAX_MASS_LEFT_OUT, THRESHOLDS, at_slots
 from horizonfree.models.mixture.ellipsoid import Ellipsoid
 from horizonfree.models.mixture.tangent import OPTIMALITY_TOLERANCE, EllipsoidAround, Values
 from horizonfree.models.mixture.valid import ValidSet
-from horizonfree.models.norms import length, opnorm
 
 WHOLE_SHARE = 1 - 1e-6  # a share by which a probability may fall that counts as all of it
 
@@ -213,12 +212,12 @@ def _losses(
     error = _error(values)
     least, _ = _ends(around, values.V - error)
     _, most = _ends(around, values.V + error)
-    moved = around.zeta * (np.minimum(most, 1.0) - np.maximum(least, 0.0))
+    shift = around.zeta * (np.minimum(most, 1.0) - np.maximum(least, 0.0))
     below, above = _reach(around, np.stack(losses, axis=1))
     E_up, D_up, G_up, up_up = (above[..., i] for i in range(4))
-    E = np.minimum(1.0, (moved + E_up)[states, pi])
-    D = np.clip((adv + moved + np.minimum(1.0, D_up)).max(-1), 0.0, 1.0)
-    other = adv + moved + E_up + E[:, None] + np.minimum(1.0, G_up)
+    E = np.minimum(1.0, (shift + E_up)[states, pi])
+    D = np.clip((adv + shift + np.minimum(1.0, D_up)).max(-1), 0.0, 1.0)
+    other = adv + shift + E_up + E[:, None] + np.minimum(1.0, G_up)
     is_own = np.arange(r.shape[1]) == pi[:, None]
     apart = np.where(is_own, -np.inf, other).max(-1)
     G = np.clip(np.maximum(G_up[states, pi], apart), 0.0, 1.0)

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from horizonfree.errors import OptionError, RewardError, RunError
 from horizonfree.guarantees.certificate import at_most_of, round_down, round_up
 from horizonfree.guarantees.divergence import Divergence, RowDivergence
-from horizonfree.mdp.lift import Lift
+from horizonfree.mdp.events import Lift
 from horizonfree.mdp.space import TOLERANCE, Kernel, Space
 from horizonfree.models.base import Bounds, Confidence, Policy
 from horizonfree.models.misspecification import Misspecification
