@@ -271,6 +271,7 @@ def test_tables_and_figures_find_the_powers_that_were_put_in(made, tmp_path):
     assert "-0.50 [" in said["E3"]
     assert "+0.50 [" in said["E3"]
     assert "+2.00 [" in said["E4_eps"]
+    assert "exponent of d in K: " in said["E4"]
     assert "| 4 |" in said["E4_eps"]
     assert "0.25 |" in said["E7"]
     assert "+1.00 [" in said["E6"]  # H times H^-0.5, squared

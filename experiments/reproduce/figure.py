@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from draw import FIGURES, draw
-from minimax import WRONG, against_eps, failures
+from minimax import SHARE, WRONG, failures, until_right
 from read import (
     HERE,
     NUMBERS,
@@ -131,7 +131,11 @@ def minimax_table(folder: Path) -> str:
     heads = [f"K = {m} K0: share of wrong signs, failures, mean loss / eps_0" for m in multiples]
     edges = ["d", "eps_0", "K0: fewer are never enough", "wrong signs at K0, at least"]
     edges += ["episodes that the theorem asks for", "over K0"]
-    return table(["explorer", "d", *heads], lines) + "\n\n" + table(edges, bounds)
+    usual = [row for row in rows if row["dim"] > 2]  # at d = 2 there are two truths
+    slope, at = until_right(usual, "dim")
+    multiple = ", ".join(f"{K / (3 * d**2):.1f}" for K, d in zip(at, sorted(values(usual, "dim"))))
+    text = f"All explorers, d > 2: {SHARE} of the signs are wrong at {multiple} times K0; exponent of d in K: {slope}"
+    return "\n\n".join([table(["explorer", "d", *heads], lines), table(edges, bounds), text])
 
 
 def moments(folder: Path) -> str:
@@ -236,7 +240,10 @@ def state_action(folder: Path) -> str:
     """E9: V_hat and certificates after the last episode, against S and A."""
     rows, lines = with_width(read("E9", folder)), []
     for kind, explorer in product(values(rows, "kind"), values(rows, "explorer")):
-        mine = last(chosen(rows, kind=kind, explorer=explorer))
+        mine = chosen(rows, kind=kind, explorer=explorer)
+        if not mine:
+            continue
+        mine = last(mine)
         cells = [ends(*samples(mine, field, kind)) for field in ("width", "eps")]
         lines.append([kind, shown(explorer), *cells, violations(mine)])
     return table(["what grows", "explorer", "V_hat", "certificate", "truth outside"], lines)
@@ -248,16 +255,15 @@ def hard_eps(folder: Path) -> str:
     sizes, multiples = sorted(values(rows, "K0")), sorted(values(rows, "multiple"))
     for explorer in values(rows, "explorer"):
         mine = chosen(rows, explorer=explorer)
-        slope, at = against_eps(mine)
+        slope, at = until_right(mine, "K0", 0.5)  # 1/eps_0 grows as the root of K0
         for K0, K in zip(sizes, at):
             here = [chosen(mine, K0=K0, multiple=m) for m in multiples]
-            shares = [np.mean([row["wrong"] for row in x]) / (x[0]["dim"] - 1) for x in here]
-            eps = here[0][0]["eps_0"]
+            shares = [f"{np.mean([row['wrong'] for row in x]) / (x[0]['dim'] - 1):.3f}" for x in here]
             lines.append(
-                [explorer, f"{eps:.4f}", f"{K0:.0f}", *(f"{x:.3f}" for x in shares), number(K / K0), slope]
+                [explorer, f"{here[0][0]['eps_0']:.4f}", f"{K0:.0f}", *shares, number(K / K0), slope]
             )
     heads = [f"wrong signs at {m:.0f} K0" for m in multiples]
-    return table(["explorer", "eps_0", "K0", *heads, "K / K0 to 0.3", "exponent of 1/eps"], lines)
+    return table(["explorer", "eps_0", "K0", *heads, f"K / K0 to {SHARE}", "exponent of 1/eps"], lines)
 
 
 PARTS = {

@@ -110,31 +110,29 @@ def failures(rows: list[dict], field: str = "wrong") -> float:
     return float(np.mean([row[field] * row["unit"] > row["eps_0"] for row in rows]))
 
 
-def against_eps(rows: list[dict]) -> tuple[str, list[float]]:
-    """Of an explorer: the exponent of 1/eps_0 in the episodes until SHARE of the signs are wrong, and these episodes.
+def until_right(rows: list[dict], size: str, power: float = 1.0) -> tuple[str, np.ndarray]:
+    """The exponent of size^power in the episodes until SHARE of the signs are wrong, and these episodes at every size.
 
-    The share is a mean over truths and seeds; truths are drawn with replacement, then the seeds of each.
+    The share is a mean over truths and runs. Truths are drawn with replacement, then the runs of each.
     """
-    sizes, multiples = (sorted({row[name] for row in rows}) for name in ("K0", "multiple"))
-    truths, seeds = (sorted({row[name] for row in rows}) for name in ("truth", "seed"))
-    wrong = np.zeros((len(sizes), len(multiples), len(truths), len(seeds)))
+    names = (size, "multiple", "truth")
+    keys = [sorted({row[name] for row in rows}) for name in names]
+    runs = sorted({(row.get("explorer", ""), row["seed"]) for row in rows})
+    wrong, K0 = np.zeros((*map(len, keys), len(runs))), np.zeros(len(keys[0]))
     for row in rows:
-        place = [
-            x.index(row[key])
-            for x, key in zip((sizes, multiples, truths, seeds), ("K0", "multiple", "truth", "seed"))
-        ]
-        wrong[tuple(place)] = row["wrong"] / (row["dim"] - 1)
+        at = tuple(values.index(row[name]) for values, name in zip(keys, names))
+        wrong[(*at, runs.index((row.get("explorer", ""), row["seed"])))] = row["wrong"] / (row["dim"] - 1)
+        K0[at[0]] = row["episodes"] / row["multiple"]
 
-    def episodes(table: np.ndarray) -> list[float]:
-        return [
-            K0 * crossing(np.array(multiples), share, SHARE) for K0, share in zip(sizes, table.mean((2, 3)))
-        ]
+    def episodes(table: np.ndarray) -> np.ndarray:
+        return K0 * [crossing(np.array(keys[1]), share, SHARE) for share in table.mean((2, 3))]
 
-    chosen, own = draws(len(truths), len(seeds))
-    found = [episodes(wrong)] + [episodes(wrong[:, :, i, j]) for i, j in zip(chosen, own)]
+    found = np.array(
+        [episodes(wrong), *(episodes(wrong[:, :, i, j]) for i, j in zip(*draws(*wrong.shape[2:])))]
+    )
     with np.errstate(
         divide="ignore", invalid="ignore"
     ):  # draws in which the share is not met between the looks
-        slopes = 2 * fits(np.log(sizes), np.log(found))[0]  # 1/eps_0 grows as the root of K0
-    low, high = interval(slopes[1:], len(truths))
+        slopes = fits(power * np.log(keys[0]), np.log(found))[0]
+    low, high = interval(slopes[1:], len(keys[2]))
     return f"{slopes[0]:+.2f} [{low:+.2f}, {high:+.2f}]", found[0]
