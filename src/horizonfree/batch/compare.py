@@ -44,6 +44,12 @@ def compare(
     explorers: names, or a mapping from labels to options. A label is the name of an explorer, or the options have a
         "name": {"optimal-design": {}, "quick": {"name": "hf-ucrl-rfe++", "sweeps": 8}}.
     checkpoints: by default eight, evenly spaced. reward: for the explorers that need one.
+
+    >>> import horizonfree as hf
+    >>> problem = hf.make("river-swim", states=4, horizon=8)
+    >>> rows = hf.compare(problem, ["uniform"], episodes=20, seeds=2, checkpoints=[20])
+    >>> [(row["algorithm"], row["seed"], row["episodes"]) for row in rows]
+    [('uniform', 0, 20), ('uniform', 1, 20)]
     """
     chosen = parse_entries(explorers)
     if checkpoints is None:
