@@ -240,7 +240,7 @@ def pretended(task: dict) -> dict:
             for truth, m in product(range(task["truths"]), task["multiples"]):
                 row = {"seed": seed, "truth": truth, "own_wrong": 0, "unit": 1.0, "eps_0": 0.5}
                 is_wrong = (5 * truth + seed) % 20 < 12 / m**0.5  # 0.3 of the signs at 4 K0
-                row |= {"multiple": m, "episodes": 12 * m, "wrong": (d - 1) * is_wrong}
+                row |= {"multiple": m, "episodes": task.get("K0", 12) * m, "wrong": (d - 1) * is_wrong}
                 rows.append(row)
         else:
             for scale, K in product(scales, task["checkpoints"]):
