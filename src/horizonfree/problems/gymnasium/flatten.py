@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from horizonfree._extras import needs_extra
-from horizonfree._validation import check_int, short_repr, shorten
+from horizonfree._validation import check_int, require, short_repr, shorten
 from horizonfree.errors import OptionError, ShapeError
 
 with needs_extra("gymnasium", "environments of Gymnasium"):
@@ -53,6 +53,14 @@ class Numbering:
                 "fewer or coarser entries, or map observations to states: encode=function, num_states=100"
             )
         self.shape = tuple(_radices(space, iter(self.cuts)))
+
+    def axes(self) -> list[tuple[int, bool]]:
+        """The size of each digit, and whether it is that of a coordinate of a box."""
+        result: list[tuple[int, bool]] = []
+        for leaf in leaves(self.space):
+            sizes = self.shape[len(result) :][: _num_digits(leaf)]
+            result += [(size, isinstance(leaf, Box)) for size in sizes]
+        return result
 
     def encode(self, element: Any) -> int:
         """The number of an element."""
@@ -145,8 +153,7 @@ def flatten(env: Any, has_encode: bool = False) -> Any:
     actions = None if isinstance(env.action_space, Discrete) else _finite(env.action_space, "action")
     if observations is None and actions is None:
         return env
-    if not isinstance(env, gymnasium.Env):
-        raise ShapeError(f"the environment is {short_repr(env)}; it must be a gymnasium.Env")
+    require(isinstance(env, gymnasium.Env), "the environment", env, "a gymnasium.Env", ShapeError)
     return Flattened(env, observations, actions)
 
 
@@ -196,6 +203,11 @@ def _children(space: Space[Any]) -> list[Space[Any]] | None:
     if isinstance(space, Tuple):
         return list(space.spaces)
     return list(space.spaces.values()) if isinstance(space, Dict) else None
+
+
+def _num_digits(leaf: Space[Any]) -> int:
+    """How many digits an element of a space without parts has."""
+    return 1 if isinstance(leaf, Discrete) else math.prod(leaf.shape or ())
 
 
 def _num_elements(space: Space[Any], cuts: Iterator[Cut]) -> int:
