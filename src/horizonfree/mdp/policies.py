@@ -1,4 +1,4 @@
-"""Policies as people give them: actions [H, S] or their probabilities [H, S, A], or one step of these for all.
+"""Policies: actions [H, S] or their probabilities [H, S, A], or one step of these for all steps.
 
 Actions that exist in some states only.
 

@@ -72,7 +72,7 @@ class Space:
         return Kernel(self.succ, prob, self.is_dense)
 
     def at_start(self, V: _Array) -> _Array:
-        """Of values of the states [..., S] that of the start, or its mean over the start; NumPy's or traced."""
+        """The value [..., S] at the start, or its mean over a drawn start; NumPy or traced."""
         states: Any = V
         return cast(_Array, states[..., self.start] if self.initial is None else states @ self.initial)
 
@@ -134,7 +134,7 @@ def make_space(
     start: Any,
     acts: Int[np.ndarray, "S A"] | None = None,
 ) -> Space:
-    """The space of these lists; refuses what is no horizon and no start, a state or a distribution over states."""
+    """The space of these successor lists, after checking horizon and start (a state or a distribution)."""
     S = succ.shape[0]
     horizon = check_int(
         horizon, "horizon", 1, MAX_HORIZON, f"a number of steps, 1 to {MAX_HORIZON:,}", ShapeError
@@ -351,7 +351,7 @@ class Trajectory:
     j: Int[Leaf, "*batch H"]
 
 
-# The states that episodes can come to, a space of these alone, and arrays over all states restricted to them.
+# The reachable states, the space of these states, and arrays restricted to them.
 #
 # An episode of H steps acts in the reachable states, and ends in one of their successors. On a grid of 447 x 447
 # cells with H = 50 these are 1,326 of 199,809. On them alone every episode has the same law under every parameter and

@@ -83,7 +83,8 @@ def _log_probability(
     is_seen: Bool[np.ndarray, "D H"],
     counts: Int[np.ndarray, " D"],
 ) -> Float[np.ndarray, " D"]:
-    """Of each distinct episode given its actions; a successor seen n times in N visits has probability n / (N + 1)."""
+    """The log-probability of each distinct episode given its actions; a successor seen n times in N visits has
+    probability n / (N + 1)."""
     weight = np.broadcast_to(counts[:, None], a.shape)[is_seen]
     state, action, successor = s[:, :-1][is_seen], a[is_seen], s[:, 1:][is_seen]
     result = np.zeros(a.shape)

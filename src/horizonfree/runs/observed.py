@@ -85,7 +85,7 @@ class ObservedReward(ReprMixin):
         return np.where(over, 0.0, ends[0]), np.where(over, 0.0, ends[1])
 
     def between(self, low: float, high: float) -> "ObservedReward":
-        """The same, with rewards known to be in [low, high]."""
+        """This reward with all payments known to be in [low, high]."""
         ends = check_floats([low, high], "the range of rewards")
         require(
             np.isfinite(ends).all() and ends[0] < ends[1],
@@ -123,7 +123,7 @@ class ObservedReward(ReprMixin):
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> "ObservedReward | None":
-        """From the arrays of a run folder; None where there are none."""
+        """The recorded rewards from the arrays of a run folder; None if there are none."""
         if not arrays:
             return None
         total, count, least, most, is_over = (arrays[name] for name in NAMES)

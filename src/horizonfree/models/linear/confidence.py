@@ -98,8 +98,9 @@ class LinearConfidence(Confidence):
     def lifted(self, lift: Lift) -> "LinearConfidence":
         """Radii are for values of states alone."""
         raise OptionError(
-            "transition= is not of the form g(s, a) + f(s'), and certificates of linear MDPs are about values of "
-            "states; pay what is expected, or for states and actions"
+            "events, the distribution of a total, and transition= that is not of the form g(s, a) + f(s') need states "
+            "that remember, and certificates of linear MDPs are about values of states alone; pay what is expected, or "
+            "for states and actions, or take problem.as_tabular()"
         )
 
     def is_declared(self, reward: Float[np.ndarray, "H S A"]) -> bool:
@@ -114,7 +115,7 @@ class LinearConfidence(Confidence):
         return self.fit.width(self.beta_all)
 
     def parts(self) -> dict[str, float]:
-        """Of the e-process that was chosen."""
+        """The numbers behind the bound, of the chosen e-process."""
         S, A, d = self.fit.X.shape
         return {
             "start": float(self.starts[self.bet]),

@@ -87,7 +87,7 @@ def _of_parameters(valid: ValidSet, counts: Int[np.ndarray, " R"], prior: Any) -
 
 
 def _concentrations(prior: Any, d: int) -> tuple[Float[np.ndarray, " d"], str]:
-    """Of Dirichlet's law of the weights, and in words."""
+    """The concentrations of the Dirichlet distribution of the weights, and a text for them."""
     if prior is None or (isinstance(prior, str) and prior == "uniform"):
         return np.ones(d), "uniform on the weights"
     require(not isinstance(prior, str), "prior", prior, "'uniform', a number, or one for each kernel")

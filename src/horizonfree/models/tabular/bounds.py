@@ -105,7 +105,7 @@ class Expansion:
         return cls(space, balls, mean, np.sqrt(eps[..., None] * w), centring, same, pairs)
 
     def at_first_step(self, reward: Float[np.ndarray, "H S A"], policy: Policy) -> Values:
-        """From the last step to the first."""
+        """The bounds at the first step, by backward induction."""
         S, A, C = self.chi.shape
         pi = probabilities(policy, A)
         left = np.cumsum(reward.max((1, 2))[::-1])[::-1]
