@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import horizonfree as hf
-from horizonfree.batch.compare import medians
-from horizonfree.report.plots import plot_comparison, save_figure
+from horizonfree._plots import save_figure
+from horizonfree.batch.compare import medians, plot_comparison
 
 HERE = Path(__file__).parent
 CURVES = ("gap", "own_gap", "eps")

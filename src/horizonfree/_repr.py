@@ -42,7 +42,8 @@ class ReprMixin(ABC):
             f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
             for label, text in lines
         )
-        return f"<table><caption><b>{html.escape(title)}</b></caption>{rows}</table>"
+        image = picture(title, getattr(self, "plot", None))
+        return f"<table><caption><b>{html.escape(title)}</b></caption>{rows}</table>{image}"
 
 
 def picture_html(title: str, text: str, plot: Callable[[], Any] | None) -> str:

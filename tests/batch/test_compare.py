@@ -5,12 +5,12 @@ import pytest
 
 import horizonfree as hf
 from horizonfree import planning
+from horizonfree._plots import save_figure
 from horizonfree.batch import compare as comparing
-from horizonfree.batch.compare import compare, compare_in_processes, medians
+from horizonfree.batch.compare import compare, compare_in_processes, medians, plot_comparison
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers.registry import label
 from horizonfree.mdp import rewards
-from horizonfree.report.plots import plot_comparison, save_figure
 from tests.reference.linear_models import random_linear
 
 

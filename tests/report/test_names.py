@@ -11,12 +11,12 @@ from xml.etree import ElementTree
 import pytest
 
 from horizonfree import report
+from horizonfree._plots import display_text, save_figure
+from horizonfree.batch.compare import plot_comparison
 from horizonfree.explorers.registry import EXPLORERS
 from horizonfree.report import draw, page, theme
 from horizonfree.report.draw import Picture, pictures, write_pictures
 from horizonfree.report.facts import Facts, compute_facts
-from horizonfree.report.plots import plot_comparison, save_figure
-from horizonfree.report.theme import display_text
 from horizonfree.runs.run import Run
 
 from .reading import stands_alone

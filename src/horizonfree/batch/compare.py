@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from horizonfree._plots import CURVE_TITLES, LOSS_TOLERANCE, draw_bands, legend, new_axes, save_figure
 from horizonfree._repr import data_frame, picture_html
 from horizonfree._validation import check_bool, check_choice, check_count, short_repr
 from horizonfree._x64 import x64
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     import pandas
 
 CURVES = ("gap", "own_gap", "eps")
+PLOTTED = ("gap", "eps")
+BASELINES = ("uniform", "goal-cycling")
 VIEWS = ("table", "linear")
 MAX_PRINTED = 20  # explorers
 POLL_SECONDS = 0.25
@@ -80,14 +83,10 @@ class ExplorerComparison(Sequence[Row]):
 
     def plot(self, axes: Any = None) -> Any:
         """True and certified suboptimality against episodes: medians and quartiles over the seeds; two axes."""
-        from horizonfree.report.plots import plot_comparison
-
         return plot_comparison(self.rows, axes)
 
     def save_figure(self, path: Any) -> None:
         """Write the figure as SVG, PDF or PNG, by the suffix of the file."""
-        from horizonfree.report.plots import plot_comparison, save_figure
-
         save_figure(plot_comparison(self.rows), path)
 
     def __repr__(self) -> str:
@@ -410,4 +409,21 @@ def without_rounding(x: float) -> float:
     return x if x >= LOSS_TOLERANCE else 0.0
 
 
-LOSS_TOLERANCE = 1e-12  # true suboptimality below this is rounding error
+def plot_comparison(rows: Sequence[Row], axes: Any = None) -> Any:
+    """True and certified suboptimality against episodes, two axes. Dashed: one reward; dotted: baselines."""
+    if not rows:
+        raise OptionError("there are no rows to plot; no explorer finished")
+    axes = new_axes(len(PLOTTED)) if axes is None else np.atleast_1d(axes)
+    styles = {explorer_label(row): _style(algorithm_name(row)) for row in rows}
+    for ax, curve in zip(axes, PLOTTED, strict=True):
+        draw_bands(ax, by_label(rows, curve), styles)
+        ax.set(title=CURVE_TITLES[curve], xlabel="episodes")
+    axes[0].set_ylabel("suboptimality, of a total of 1")
+    legend(axes[0].get_figure(), axes[0])
+    return axes
+
+
+def _style(algorithm: str) -> str:
+    if algorithm in BASELINES:
+        return ":"
+    return "--" if ":" not in algorithm and "reward" in find_entry(algorithm).options else "-"

@@ -10,7 +10,8 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._validation import check_bool, check_count, check_int, short_repr
+from horizonfree._plots import CURVE_TITLES, LOSS_TOLERANCE, draw_bands, new_axes
+from horizonfree._validation import check_bool, check_count, check_int, check_known, short_repr
 from horizonfree._x64 import x64
 from horizonfree.batch.chunks import open_store
 from horizonfree.batch.evaluate import CURVES, build_evaluation, worker_pool
@@ -72,7 +73,8 @@ class Batch:
         lines += [f"  explorer   {self.explorer_name(0)}"] if explorers == 1 else []
         lines.append(f"  records    {', '.join(self.records) or 'none'}")
         if len(self.checkpoints):
-            names = ", ".join(f"{name} {np.median(x[:, -1]):.4g}" for name, x in self.curves.items())
+            last = {name: float(np.median(x[:, -1])) for name, x in self.curves.items()}
+            names = ", ".join(f"{x} {y if abs(y) > LOSS_TOLERANCE else 0:.4g}" for x, y in last.items())
             lines.append(f"  medians    {names}, after {self.checkpoints[-1]:,} episodes")
         lines.append("  next       batch[0], batch.plot('eps'), batch.to_xarray()")
         return "\n".join(lines)
@@ -89,9 +91,21 @@ class Batch:
 
     def plot(self, curve: str = "eps", ax: Any = None) -> Any:
         """A curve against episodes, on Matplotlib axes: medians and quartiles over the seeds."""
-        from horizonfree.report.plots import plot_batch
-
-        return plot_batch(self, curve, ax)
+        check_known(curve, self.curves, "curve of this batch")
+        ax = new_axes() if ax is None else ax
+        problems, explorers, _ = self.shape
+        values = np.asarray(self.curves[curve]).reshape(problems, explorers, -1, len(self.checkpoints))
+        lines = {}
+        for p, e in np.ndindex(problems, explorers):
+            label = " ".join(
+                filter(None, [*([f"problem {p}"] if problems > 1 else []), self.explorer_name(e)])
+            )
+            lines[label] = {int(k): values[p, e, :, c] for c, k in enumerate(self.checkpoints)}
+        draw_bands(ax, lines, {})
+        ax.set(title=CURVE_TITLES.get(curve, curve), xlabel="episodes", ylabel=curve)
+        if len(lines) > 1:
+            ax.legend(fontsize=8, frameon=False)
+        return ax
 
     def to_xarray(self) -> Any:
         """Curves and records as an xarray.Dataset with the axes problem, explorer, seed, checkpoint and episode."""

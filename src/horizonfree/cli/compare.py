@@ -219,7 +219,7 @@ def _of_its_class(problem: "Problem") -> dict[str, dict[str, Any]]:
 
 def _check_out(out: Path) -> None:
     """Errors for a place that cannot be written, before long work."""
-    from horizonfree.report.plots import check_suffix
+    from horizonfree._plots import check_suffix
 
     check_extra("report", "the figure of a comparison")
     if (out / "run.json").exists():

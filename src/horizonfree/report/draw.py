@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from horizonfree._plots import display_text, set_ticks, thin_ticks
 from horizonfree._validation import check_choice
 from horizonfree.problems.problem import Problem
 from horizonfree.report import theme
 from horizonfree.report.facts import Example, Facts, Moment, compute_facts, is_wide, marked_starts
-from horizonfree.report.theme import ACCENT, CELL, INK, MUTED, ON_COLOR, WARM, colormap, display_text
+from horizonfree.report.theme import ACCENT, CELL, INK, MUTED, ON_COLOR, WARM, colormap
 from horizonfree.runs.run import Run
 
 if TYPE_CHECKING:
@@ -331,18 +332,3 @@ def _mark(ax: Any, columns: int) -> float:
 def _height(problem: Problem, width: float) -> float:
     columns, lines = np.asarray(problem.layout["cells"]).max(axis=0) + 1
     return float(np.clip(width * lines / columns, 0.7, 12))
-
-
-def thin_ticks(ticks: list[int]) -> list[int]:
-    """Ticks of a logarithmic axis whose labels do not overlap."""
-    result: list[int] = []
-    for k in reversed(ticks):
-        if not result or result[-1] >= k * max(1.25, (ticks[-1] / ticks[0]) ** 0.12):
-            result.append(k)
-    return result[::-1]
-
-
-def set_ticks(axis: Any, ticks: Sequence[float]) -> None:
-    """Ticks at these numbers, without exponents."""
-    axis.set_ticks(ticks, [f"{x:,}" if x >= 1 else f"{x:.6f}".rstrip("0").rstrip(".") for x in ticks])
-    axis.set_ticks([], minor=True)

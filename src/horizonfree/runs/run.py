@@ -34,6 +34,7 @@ from horizonfree.runs.constrained import plan_within
 from horizonfree.runs.credible import Credible
 from horizonfree.runs.observed import ObservedReward
 from horizonfree.runs.plan import Comparison, Plan, make_plan, start_distribution_of
+from horizonfree.runs.plots import plot_run
 from horizonfree.runs.reward_spec import RewardSpec, plan_or_evaluate
 from horizonfree.runs.state import progress_of
 from horizonfree.runs.until import StopRule
@@ -307,8 +308,7 @@ class Run(ReprMixin):
             value = float(space.at_start(own.V[0]))
             return make_plan(self, resolved, confidence, policy, bounds, value=value, refusal=refusal)
         policy, bounds = certify.planned(self.problem.model, confidence, resolved.table)
-        is_claimed = declared(misspecification) is None
-        return make_plan(self, resolved, confidence, policy, bounds, refusal=refusal, is_claimed=is_claimed)
+        return make_plan(self, resolved, confidence, policy, bounds, refusal=refusal, is_claimed=not refusal)
 
     def evaluate(
         self,
@@ -414,6 +414,7 @@ class Run(ReprMixin):
         return self._restarts[key]
 
     seen_from = renamed("Run.seen_from", restart_from)
+    plot = plot_run
 
     def robustness(
         self, target: float = 0.1, *, reward: Any = None, delta: float = 0.05, shape: Any = 1.0
@@ -481,8 +482,9 @@ class Run(ReprMixin):
 
     def to_pandas(self) -> "pandas.DataFrame":
         """The records, one row for each episode, counted from 1."""
-        episodes = len(next(iter(self.records.values()), ()))
-        return data_frame({"episode": np.arange(1, episodes + 1), **self.records})
+        return data_frame(
+            {"episode": np.arange(len(next(iter(self.records.values()), ()))) + 1, **self.records}
+        )
 
     def _repr_table(self) -> ReprTable:
         problem, spec = self.problem, self.explorer_spec
@@ -493,7 +495,6 @@ class Run(ReprMixin):
             weights = enumerate(self.weights[:MAX_WEIGHTS])
             lines.append(("weights", ", ".join(f"{problem.weight_name(i)}: {x:.3f}" for i, x in weights)))
         lines += [("log", note) for note in problem.layout.get("log", {}).get("notes", ())]
-        if self.folder is not None:
-            lines.append(("folder", str(self.folder)))
+        lines += [("folder", str(self.folder))] if self.folder is not None else []
         lines.append(("next", "run.plan(reward), run.certificate(), run.resume(episodes=100)"))
         return ReprTable(f"Run of {problem.name}", lines)

@@ -90,7 +90,7 @@ class Sweep:
         x: "episodes", or a parameter of the problems or option of the explorers that varies, such as "horizon"; then
         the measure is that at the last checkpoint.
         """
-        from horizonfree.report.plots import plot_sweep
+        from horizonfree.sweeps.plot import plot_sweep
 
         return plot_sweep(self, measure, x, problem, ax)
 
