@@ -95,3 +95,34 @@ def test_what_is_asked_wrongly_is_one_line(shell: Shell, files: None) -> None:
     }.items():
         code, _, err = shell(line)
         assert (code, words in err) == (2, True), err
+
+
+def test_power_of_a_decision_on_the_command_line(shell: Shell, files: None) -> None:
+    assert shell(f"certify --log log.csv {OPTIONS} --out a")[0] == 0
+    line = "power a --cost cost.csv --policy new.csv --incumbent old.csv --draws 5 --episodes 5,20000"
+    code, out, err = shell(f"{line} --episode-cost 2")
+    assert code == 0, err
+    for words in (
+        "Decision: the policy is better than the incumbent",
+        "the policy of the log",
+        "90%: ",
+        "cost",
+    ):
+        assert words in out
+    found = shell.json(line)
+    first, last = found["curve"]
+    assert first["probability"] <= last["probability"] == 1
+    assert found["needed"][0]["episodes"] <= found["needed"][1]["episodes"] <= 20_000
+    assert shell.json(f"{line} --gather new.csv")["gathered_by"] == "the given policy"
+    cheap = "power a --cost cost.csv --policy new.csv --draws 2 --episodes 5 --at-most"
+    assert shell.json(f"{cheap} 100")["is_decided"]
+    assert "the cost of the policy is at most 0.1" in shell(f"{cheap} .1")[1]
+    for wrong, words in {
+        "power a --target 1": "say what is to be decided about",
+        "power a --goal good --target .1 --episodes ten": "write numbers as --episodes 100,1000,10000",
+        "power a --goal good --episodes 10": "say which decision",
+        "power a --goal good --policy new.csv --at-most 3": "--at-most is for --cost",
+    }.items():
+        code, _, err = shell(wrong)
+        assert code == 2
+        assert words in err

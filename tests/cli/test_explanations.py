@@ -23,9 +23,13 @@ COMMANDS = [
     "explore",
     "plan",
     "certify",
+    "audit",
+    "power",
+    "verify",
     "robustness",
     "report",
     "compare",
+    "leaderboard",
     "serve",
     "theory",
 ]

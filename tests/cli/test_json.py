@@ -61,6 +61,8 @@ def test_every_command_prints_what_is_told(shell: Shell) -> None:
     check(shell.json("report a --figures f"), told("report"))
     check(shell.json("compare a --out c.html"), told("compare"))
     check(shell.json("audit a --policy p.csv --cost cost.csv"), told("audit"))
+    line = "power a --goal 8 --target .01 --episodes 2,4 --draws 2 --episode-cost 3"
+    check(shell.json(line), told("power"))
 
 
 def test_a_key_that_nobody_told_of_is_found() -> None:

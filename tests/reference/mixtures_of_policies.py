@@ -28,8 +28,14 @@ def totals(P, initial, tables, allowed):
 def best(rewards, costs, limits):
     """The largest mean of rewards [N] with means of costs [m, N] within limits; None where there is none."""
     one = np.ones((1, len(rewards)))
-    found = linprog(-rewards, A_ub=costs, b_ub=limits, A_eq=one, b_eq=[1.0], method="highs")
-    return None if found.status == 2 else -found.fun
+    for method in (
+        "highs",
+        "highs-ipm",
+    ):  # the first may stop at bounds that are met within its tolerance only
+        found = linprog(-rewards, A_ub=costs, b_ub=limits, A_eq=one, b_eq=[1.0], method=method)
+        if found.status in (0, 2):
+            return None if found.status == 2 else -found.fun
+    raise AssertionError(f"neither solved nor infeasible: {found.message}")
 
 
 def least_excess(costs, limits):

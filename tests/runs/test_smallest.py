@@ -5,6 +5,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import OptionError
+from horizonfree.models.base import Bounds
 from horizonfree.models.mixture.confidence import MAX_WORK
 
 
@@ -59,3 +60,33 @@ def test_the_default_within_a_misspecification_is_its_only_method():
         run.certificate(misspecification=0.001, method="direct")
     with pytest.raises(OptionError, match="sharpest"):
         run.certificate(method="sharpest")
+
+
+@pytest.mark.parametrize("name", ["river-swim", "inventory", "rfe-lower-bound", "table"])
+@pytest.mark.parametrize("episodes", [5, 60])
+def test_no_plan_has_a_larger_bound_than_the_certificate_for_every_reward(name, episodes):
+    problem = hf.make("river-swim").as_tabular() if name == "table" else hf.make(name)
+    run = hf.explore(problem, "uniform", episodes=episodes, progress=False)
+    every, rng = run.certificate(), np.random.default_rng(0)
+    H, S, A = problem.space.sizes
+    rewards = [hf.goal(problem, s) for s in range(min(S, 4))] + [rng.random((H, S, A)) / H for _ in range(3)]
+    for reward in rewards:
+        plan = run.plan(reward)
+        assert plan.gap <= every.eps + 1e-9
+        assert run.evaluate(reward, plan.policy).gap == plan.gap  # the policy decides, not who asks
+
+
+def test_the_method_direct_counts_for_an_optimal_plan_only_where_it_may_be_the_smallest():
+    run = explored("river-swim", episodes=200)
+    confidence, reward = run.confidence(), hf.goal(run.problem, 5)
+    eps, least = confidence.sharper("direct")[0], confidence._by_kappa.least
+    assert 0 < least <= eps < confidence.eps
+    for gap, is_needed in ((1.0, True), (least * 1.001, True), (least, False), (1e-3, False)):
+        bounds = Bounds(0.5, 0.0, 1.0, {"uniform": 1.0, "interval": np.nan, "tangent": gap})
+        gaps = confidence._with_direct(bounds).gaps
+        assert gaps == bounds.gaps | ({"direct": eps} if is_needed else {})
+        later = confidence.after(1.5)[0]
+        assert later._with_direct(bounds) is bounds  # a forecast
+    plan = run.plan(reward)
+    worse = (plan.policy + 1) % run.problem.num_actions  # not optimal in the estimate
+    assert "direct" not in confidence.bounds(reward, worse).gaps

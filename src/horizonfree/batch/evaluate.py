@@ -166,7 +166,8 @@ def own_gaps(
             policy = setup.explorer.plan(setup.model, now.state, now.evidence, reward).policy
             return setup.model.space.at_start(evaluate_jax(truth, reward, policy)[0])
 
-        return (setup.best - jax.vmap(value)(rewards)).max()
+        largest: Array = (setup.best - jax.vmap(value)(rewards)).max()
+        return largest
 
     result: Array = jax.lax.map(of_member, (own, progress), batch_size=batch_size)
     return result

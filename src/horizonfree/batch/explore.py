@@ -40,6 +40,12 @@ class Batch:
 
     `records` [N, K] has what the explorer reports after every episode, `curves` [N, C] what `explore_many` computes at
     the checkpoints. Both can be reshaped to (*batch.shape, -1): problems, explorers, seeds.
+
+    >>> import horizonfree as hf
+    >>> problem = hf.make("river-swim", states=4, horizon=8)
+    >>> batch = hf.explore_many(problem, "uniform", episodes=10, seeds=2, curves=())
+    >>> len(batch), batch[1].episodes
+    (2, 10)
     """
 
     members: Members
@@ -176,6 +182,12 @@ def explore_many(
         call with the same folder resumes after an interruption, or reads the stored result.
     workers: processes that compute the certificates of the curves. With more than 1, a script must call this function
         under `if __name__ == "__main__":`, since every worker imports the script.
+
+    >>> import horizonfree as hf
+    >>> problem = hf.make("river-swim", states=4, horizon=8)
+    >>> batch = hf.explore_many(problem, "uniform", episodes=20, seeds=3, checkpoints=[10, 20], curves=["eps"])
+    >>> batch.curves["eps"].shape
+    (3, 2)
     """
     check_bool(progress, "progress")
     _check_measure(measure, out)

@@ -25,7 +25,9 @@ from horizonfree.planning import evaluate
 def init_members(explorers: Sequence[PythonExplorer], shared: Setup, own: Setup) -> Progress:
     """The progress of every member before its first episode."""
     setups = [_setup(shared, own, i) for i in range(len(explorers))]
-    return _stack([python_progress(x, read_only(y.model), y.evidence) for x, y in zip(explorers, setups)])
+    members = [python_progress(x, read_only(y.model), y.evidence) for x, y in zip(explorers, setups)]
+    progress: Progress = _stack(members)
+    return progress
 
 
 def simulate_members(

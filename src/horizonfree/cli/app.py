@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from horizonfree._deprecated import REMOVAL
-from horizonfree.cli import answers, compare, explore, lists, logs, plan, sweep
+from horizonfree.cli import answers, compare, explore, leaderboard, lists, logs, plan, sweep
 from horizonfree.errors import HorizonfreeError, OptionError, UnknownNameError
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors without a file name
@@ -47,10 +47,12 @@ for command in (
     plan.plan,
     answers.certify,
     logs.audit,
+    logs.power,
     answers.verify,
     answers.robustness,
     answers.report,
     compare.compare,
+    leaderboard.leaderboard,
     sweep.sweep,
     answers.serve,
     lists.theory,
@@ -61,10 +63,12 @@ for command in (
             plan.plan,
             answers.certify,
             logs.audit,
+            logs.power,
             answers.verify,
             answers.robustness,
             answers.report,
             compare.compare,
+            leaderboard.leaderboard,
             sweep.sweep,
         )
     )(command)

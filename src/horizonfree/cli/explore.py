@@ -34,7 +34,6 @@ from horizonfree.cli._shared import (
     unused_path,
     weights_json,
 )
-from horizonfree.cli.own_problems import env_problem, is_model, live_env
 from horizonfree.errors import OptionError
 
 if TYPE_CHECKING:
@@ -230,6 +229,7 @@ def _start_run(chosen: config.Settings) -> "Run":
     if chosen.episodes is None and chosen.until_eps is None:
         raise OptionError("give --episodes 300, or --until-eps 0.2")
     from horizonfree import explore as run_explorer
+    from horizonfree.cli.own_problems import env_problem, live_env
     from horizonfree.explorers.registry import resolve_typed_name
     from horizonfree.runs.until import check_stop_request
 
@@ -277,6 +277,7 @@ def _start_run(chosen: config.Settings) -> "Run":
 def _check_names(chosen: config.Settings) -> None:
     """Errors for unknown names first, before missing options."""
     from horizonfree.cli.lists import check_exists
+    from horizonfree.cli.own_problems import is_model  # imports NumPy
     from horizonfree.explorers.registry import current_name
 
     if chosen.explorer is not None:
@@ -312,6 +313,7 @@ def _resume_run(folder: Path, chosen: config.Settings, flags: dict[str, Any]) ->
             "with --resume, --delta belongs to --until-eps or --episodes; give one of them, too"
         )
     from horizonfree import load
+    from horizonfree.cli.own_problems import live_env
 
     folder = expand_user(folder)
     run = load(folder)

@@ -1,4 +1,4 @@
-"""Logs on the command line: a log as a run, and `horizonfree audit`."""
+"""From a log to a decision: a log as a run, `horizonfree audit`, and `horizonfree power`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,9 +11,12 @@ from horizonfree.cli._shared import (
     GoalOption,
     JsonOption,
     RewardOption,
+    RunArgument,
     console,
     expand_user,
+    float_option,
     int_option,
+    make_event,
     make_problem,
     make_reward,
     open_run,
@@ -29,7 +32,9 @@ from horizonfree.errors import OptionError
 if TYPE_CHECKING:
     from horizonfree import Run
     from horizonfree.runs.audit import Audit
+    from horizonfree.runs.power import Power
 
+BAR = 30  # characters of a probability of 1
 OF_TABLE = ("num_states", "num_actions", "horizon", "start")
 
 Columns = Annotated[
@@ -247,3 +252,120 @@ def _between(ends: list[float] | None) -> str:
     from horizonfree.guarantees.certificate import interval
 
     return "-" if ends is None else interval(*ends)
+
+
+# `horizonfree power`: how much more data a decision needs.
+
+
+def power(
+    folder: RunArgument,
+    episodes: Annotated[
+        str, typer.Option(help="Numbers of more episodes to look at.", metavar="K,K,...")
+    ] = "100,1000,10000",
+    goal: GoalOption = None,
+    reach: Annotated[
+        list[str] | None,
+        state_option("Reward 1 for being in this state at least once; repeat for several.", "--reach"),
+    ] = None,
+    reward: RewardOption = None,
+    cost: Annotated[
+        Path | None, typer.Option(help="Costs by state and action, in any unit.", metavar="FILE")
+    ] = None,
+    target: Annotated[
+        float | None, float_option("Decision: the plan, or the --policy, has at most this suboptimality.")
+    ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(help="A policy: a .csv with columns step, state, action, or an array.", metavar="FILE"),
+    ] = None,
+    incumbent: Annotated[
+        Path | None, typer.Option(help="Decision: the --policy is better than this one.", metavar="FILE")
+    ] = None,
+    at_least: Annotated[
+        float | None, float_option("Decision: the value of the --policy is at least this.")
+    ] = None,
+    at_most: Annotated[
+        float | None, float_option("Decision: the cost of the --policy is at most this.")
+    ] = None,
+    gather: Annotated[
+        str | None,
+        typer.Option(
+            help="How episodes are recorded: a policy's file, or an explorer (of tabular MDPs).  "
+            "[default: as so far]",
+            metavar="FILE|NAME",
+        ),
+    ] = None,
+    episode_cost: Annotated[float, float_option("What an episode costs.  [default: 0]")] = 0.0,
+    delta: DeltaOption = 0.05,
+    draws: Annotated[int, int_option("Draws of the posterior.  [default: 50]")] = 50,
+    seed: Annotated[int, int_option("Of the draws.  [default: 0]")] = 0,
+    json: JsonOption = False,
+) -> None:
+    """How probably do more episodes prove a decision? Simulated from the posterior: likely, not proved.
+
+    Examples:
+
+        horizonfree power runs/a --goal 56 --target 0.05 --episodes 100,1000,10000
+
+        horizonfree power runs/machines --cost cost.csv --policy new.csv --incumbent old.csv --episode-cost 2.5
+    """
+    if sum(bool(x) for x in (goal, reach, reward, cost)) != 1:
+        raise OptionError(
+            "say what is to be decided about: --goal STATE, --reach STATE, --reward FILE or --cost FILE, one of them"
+        )
+    if (at_most is not None and cost is None) or (at_least is not None and cost is not None):
+        raise OptionError("--at-most is for --cost, and --at-least for rewards")
+    run = open_run(folder)
+    from dataclasses import replace
+
+    from horizonfree.cli.array_files import read_policy
+
+    problem = run.problem
+    asked = make_event(problem, reach, None) if reach else make_reward(problem, goal, reward, cost)
+    mine, other = (None if x is None else read_policy(x, problem) for x in (policy, incumbent))
+    how = None if gather is None else read_policy(Path(gather), problem) if Path(gather).suffix else gather
+    with spinner("simulating"):
+        result = run.power(
+            asked,
+            episodes=_numbers(episodes),
+            target=target,
+            policy=mine,
+            incumbent=other,
+            at_least=at_least if at_most is None else -at_most,
+            gather=how,
+            costs=episode_cost,
+            scale="rescale" if reward or cost else "total",
+            delta=delta,
+            draws=draws,
+            seed=seed,
+        )
+    if at_most is not None:
+        result = replace(result, decision=f"the cost of the policy is at most {at_most:g}")
+    output(result.to_dict(), json, lambda: _show_power(result))
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(x) for x in text.split(",")]
+    except ValueError:
+        raise OptionError(f"--episodes {text}: write numbers as --episodes 100,1000,10000") from None
+
+
+def _show_power(result: "Power") -> None:
+    """The decision, the curve, and the episodes for 50 % and 90 %."""
+    print_line("[bold]Decision:[/] {words}", words=result.decision)
+    if result.is_decided:
+        print_line("Certified already by the data of the run.")
+        return
+    print_line("[bold]Data:[/] more episodes by {words}\n", words=result.gathered_by)
+    rows = [
+        (f"{K:,}", f"{p:.2f} ± {e:.2f}", "█" * round(BAR * p))
+        for K, p, e in zip(result.episodes, result.probability, result.error)
+    ]
+    console.print(table("more episodes", "certified with probability", "", rows=rows))
+    for needed in result.to_dict()["needed"]:
+        level, K, price = needed["probability"], needed["episodes"], needed["cost"]
+        words = f"more than {result.episodes[-1]:,} episodes" if K is None else f"about {K:,} more episodes"
+        words += f", at a cost of {price:,.4g}" if price else ""
+        print_line("{level:.0%}: {words}", level=level, words=words)
+    print_line("[dim]{draws} draws; {label}[/]", draws=result.draws, label=result.label)

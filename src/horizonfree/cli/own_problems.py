@@ -16,13 +16,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from horizonfree._extras import needs_extra
 from horizonfree._validation import did_you_mean, suggestion
 from horizonfree.errors import HorizonfreeError, OptionError, UnknownNameError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from horizonfree import Problem
 
 KEYS = ("horizon", "start", "weights", "states", "actions", "actions_allowed", "kernels")
@@ -30,6 +30,8 @@ KEYS = ("horizon", "start", "weights", "states", "actions", "actions_allowed", "
 
 def problem_from_file(path: Path, param: dict[str, Any]) -> "Problem":
     """The problem in an .npz file; horizon and start in `param` take precedence."""
+    import numpy as np
+
     from horizonfree import Mixture
 
     entries = _arrays(path)
@@ -61,8 +63,10 @@ def problem_from_file(path: Path, param: dict[str, Any]) -> "Problem":
     return Mixture.from_kernels(kernels or entries["kernels"], name=path.stem, **more, **plain, **names)
 
 
-def _arrays(path: Path) -> dict[str, np.ndarray]:
+def _arrays(path: Path) -> "dict[str, np.ndarray]":
     """All entries of an .npz file, without unpickling."""
+    import numpy as np
+
     try:
         content = np.load(path, allow_pickle=False)
         if isinstance(content, np.ndarray):

@@ -70,6 +70,15 @@ class Certificate(ReprMixin):
     is in the units of the reward; `holds_for` names the policies and the start, `assumes` what is taken for
     granted. `parts` are the numbers that eps is made of. `forecast`: about how many more episodes a smaller bound
     needs, empty where there is nothing to say. `is_rejected`: no parameter of the model class explains the data.
+
+    >>> import horizonfree as hf
+    >>> problem = hf.make("river-swim", states=4, horizon=8)
+    >>> run = hf.explore(problem, episodes=50, progress=False)
+    >>> certificate = run.certificate()
+    >>> certificate.delta, 0 < certificate.eps <= 1, certificate.is_rejected
+    (0.05, True, False)
+    >>> certificate.holds_for
+    'plans of run.plan(reward, delta=0.05), from state 0, 8 steps'
     """
 
     eps: float
@@ -197,8 +206,13 @@ def forecast(target: float, episodes: float, floor: float | None = None) -> str:
         return f"more episodes help, down to about {left}, which laws outside the class leave"
     if not math.isfinite(episodes):
         return f"{target:g} cannot be foreseen yet"
-    unit = 10 ** max(0, len(str(int(episodes))) - 2)
-    return f"{target:g} needs about {math.ceil(episodes / unit) * unit:,} more episodes"
+    return f"{target:g} needs about {about(episodes)} more episodes"
+
+
+def about(episodes: float) -> str:
+    """A guessed number of episodes, rounded up to two digits."""
+    unit = 10 ** max(0, len(str(math.ceil(episodes))) - 2)
+    return f"{math.ceil(episodes / unit) * unit:,}"
 
 
 class Terms(NamedTuple):

@@ -276,7 +276,7 @@ class EventLift(Lift):
 
 def _after(succ: np.ndarray, origin: np.ndarray, is_open: np.ndarray) -> np.ndarray:
     """An open event moves to the states themselves, a decided one to the copies."""
-    return succ[origin] + np.where(is_open, 0, len(succ))[:, None, None].astype(succ.dtype)
+    return np.asarray(succ[origin] + np.where(is_open, 0, len(succ))[:, None, None].astype(succ.dtype))
 
 
 def reach(problem: HasSpace, states: int | str | Sequence[int | str], *, within: int | None = None) -> Event:
@@ -284,6 +284,13 @@ def reach(problem: HasSpace, states: int | str | Sequence[int | str], *, within:
 
     within: how many transitions that may take, 0 to the horizon H; by default H - 1, at the steps that a reward is paid
     for. `Run.plan` and `Run.evaluate` take it in place of a reward.
+
+    >>> import horizonfree as hf
+    >>> problem = hf.make("river-swim", states=4, horizon=8)
+    >>> run = hf.explore(problem, episodes=50, progress=False)
+    >>> plan = run.plan(hf.reach(problem, 3, within=6))
+    >>> 0 <= plan.value_low <= plan.value <= plan.value_high <= 1
+    True
     """
     space = space_of(problem)
     steps = space.horizon - 1

@@ -1,9 +1,9 @@
-"""Names of states, actions and weights: what people call them, kept in the layout of a problem, never in its model.
+"""Names of states, actions and weights. They are stored in the layout of a problem, not in its model.
 
 A layout may hold "states" (S names), "actions" (A) and "weights" (one for each entry of the parameter, in a mixture of
-kernels the names of the kernels). What has no name is called by its number: "state 3". Where the states are part of
-those of another problem, STATE_IDS are their numbers there, of ALL_STATES: in texts states have these, in arrays of
-the part they are counted from 0.
+kernels the names of the kernels). Without a name a state is called by its number: "state 3". In a part of a
+problem STATE_IDS are the numbers of its states in the whole problem, which has ALL_STATES: texts use these numbers,
+arrays count the states of the part from 0.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ STATE_BEFORE_START = "before the start"  # the state that is added where the sta
 
 
 def named(layout: Any, space: Space, num_weights: int, **given: Any) -> dict[str, Any]:
-    """A layout with the names that were given; refuses what is no layout, and names that are too few, or not apart."""
+    """A layout with these names. Raises an error for too few names or for equal ones."""
     if not (layout is None or isinstance(layout, Mapping)):
         raise OptionError(
             f"layout is {short_repr(layout)}; it must be a dictionary, as Problem.layout describes it"
@@ -42,7 +42,7 @@ def named(layout: Any, space: Space, num_weights: int, **given: Any) -> dict[str
 
 
 def _checked(names: Any, kind: str, size: int) -> list[str]:
-    """Texts, as many as there are things to be named, no two alike."""
+    """`size` different texts."""
     is_list = isinstance(names, (list, tuple)) or (isinstance(names, np.ndarray) and names.ndim == 1)
     texts = [x for x in names if isinstance(x, str)] if is_list else []
     if not is_list or len(texts) != len(names):
@@ -59,7 +59,7 @@ def _checked(names: Any, kind: str, size: int) -> list[str]:
 
 
 def name_of(layout: Mapping[str, Any], kind: str, index: int) -> str:
-    """What something is called: by its name, or by its number."""
+    """The name of a state, action or weight, or its number as text."""
     names = layout.get(kind)
     if names is None or index >= len(names):
         ids = layout.get(STATE_IDS) if kind == "states" else None
@@ -67,27 +67,27 @@ def name_of(layout: Mapping[str, Any], kind: str, index: int) -> str:
     return str(names[index])
 
 
-def number_of(layout: Mapping[str, Any], kind: str, thing: Any, size: int) -> int:
-    """The number of something that is given by its name or its number."""
+def number_of(layout: Mapping[str, Any], kind: str, value: Any, size: int) -> int:
+    """The number of a state, action or weight from its name or number."""
     names = [str(x) for x in layout.get(kind) or ()]
-    if not isinstance(thing, str):
-        return check_int(thing, KINDS[kind], 0, size - 1, f"a {KINDS[kind]}, 0 to {size - 1}", ShapeError)
-    if thing in names:
-        return names.index(thing)
-    is_number = thing.isascii() and thing.isdigit()
+    if not isinstance(value, str):
+        return check_int(value, KINDS[kind], 0, size - 1, f"a {KINDS[kind]}, 0 to {size - 1}", ShapeError)
+    if value in names:
+        return names.index(value)
+    is_number = value.isascii() and value.isdigit()
     if kind == "states" and STATE_IDS in layout and is_number:
-        places = np.flatnonzero(layout[STATE_IDS].astype(str) == thing)
+        places = np.flatnonzero(layout[STATE_IDS].astype(str) == value)
         if not len(places):
             raise UnknownNameError(
-                f"there is no state {thing} in this part of a problem: no episode comes to it"
+                f"there is no state {value} in this part of a problem: no episode comes to it"
             )
         return int(places[0])
-    if is_number and len(thing) <= len(str(size)) and int(thing) < size:
-        return int(thing)
-    near = suggestion(thing, names)
+    if is_number and len(value) <= len(str(size)) and int(value) < size:
+        return int(value)
+    near = suggestion(value, names)
     numbers = f"{kind} are 0 to {size - 1}" + (f", or by name, such as {names[0]!r}" if names else "")
     advice = near if near.startswith("did you mean") else numbers
-    raise UnknownNameError(f"there is no {KINDS[kind]} {short_repr(thing)}; {advice}")
+    raise UnknownNameError(f"there is no {KINDS[kind]} {short_repr(value)}; {advice}")
 
 
 def labels_of(layout: Mapping[str, Any]) -> dict[str, list[int]]:
@@ -112,4 +112,4 @@ def reward_of(layout: Mapping[str, Any], name: str) -> Float[np.ndarray, "S A"]:
     if name not in known:
         there = suggestion(name, known) if known else "this problem has no rewards with names"
         raise UnknownNameError(f"there is no reward {short_repr(name)}; {there}")
-    return np.asarray(layout[PAID], np.float64)[known.index(name)]
+    return np.asarray(np.asarray(layout[PAID], np.float64)[known.index(name)])

@@ -57,6 +57,12 @@ def goal(
     """1 for being in one of the states (by name or number) at one step (from 0; the last by default), else 0.
 
     On a grid a tuple of two numbers is a cell, (column, row) from 0; a list is a list of states.
+
+    >>> import horizonfree as hf
+    >>> problem = hf.make("river-swim", states=4, horizon=8)
+    >>> reward = hf.goal(problem, 3)
+    >>> reward.shape, reward[-1, :, 0].tolist()
+    ((8, 4, 2), [0.0, 0.0, 0.0, 1.0])
     """
     space = space_of(problem)
     last = space.horizon - 1
@@ -67,7 +73,13 @@ def goal(
 
 
 def occupancy(problem: HasSpace, states: int | str | Sequence[int | str]) -> Float[np.ndarray, "H S A"]:
-    """1/H for every step spent in one of the states: the share of the episode."""
+    """1/H for every step spent in one of the states: the share of the episode.
+
+    >>> import horizonfree as hf
+    >>> problem = hf.make("river-swim", states=4, horizon=8)
+    >>> hf.occupancy(problem, 0)[:, 0, 0].tolist()
+    [0.125, 0.125, 0.125, 0.125, 0.125, 0.125, 0.125, 0.125]
+    """
     space = space_of(problem)
     table = np.zeros(space.sizes)
     table[:, numbers_of(problem, states)] = 1.0 / space.horizon
@@ -155,6 +167,12 @@ def rescale(problem: HasSpace, reward: RewardLike) -> Reward:
     Each step is shifted by its smallest entry among the states that can be occupied then (every episode has H steps,
     so this moves all totals alike), and the whole is divided by the largest total, at states that cannot be occupied as
     well. Policies keep their order, from every state and step.
+
+    >>> import horizonfree as hf
+    >>> problem = hf.make("river-swim", states=4, horizon=8)
+    >>> reward = hf.rescale(problem, -50 * hf.occupancy(problem, 0))
+    >>> float(reward.factor), float(reward.offset)  # a total in the caller's units is factor * total + offset
+    (43.75, -50.0)
     """
     space = space_of(problem)
     table = as_table(space, reward)

@@ -49,12 +49,12 @@ class Space:
     @property
     def num_states(self) -> int:
         """S."""
-        return self.succ.shape[0]
+        return int(self.succ.shape[0])
 
     @property
     def num_actions(self) -> int:
         """A."""
-        return self.succ.shape[1]
+        return int(self.succ.shape[1])
 
     @property
     def space(self) -> "Space":
@@ -105,12 +105,12 @@ class Kernel:
     @property
     def num_states(self) -> int:
         """S."""
-        return self.succ.shape[0]
+        return int(self.succ.shape[0])
 
     @property
     def num_actions(self) -> int:
         """A."""
-        return self.succ.shape[1]
+        return int(self.succ.shape[1])
 
     def expect(self, V: Float[Leaf, " S"]) -> Float[Array, "S A"]:
         """[P V](s,a) = sum_s' P(s'|s,a) V(s'); planning/traced.py has the traced version."""

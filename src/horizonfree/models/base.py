@@ -14,6 +14,8 @@ and run inside compiled JAX programs; everything else is NumPy.
 """
 
 import abc
+import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, TypeAlias
@@ -35,6 +37,7 @@ Number: TypeAlias = float | Float[np.ndarray, ""]
 OwnEvidence: TypeAlias = Any
 OwnConfidence: TypeAlias = Any
 
+FORECAST_TIMES = [1.25**k for k in range(1, 42)]  # as much data, up to 10,000 times, that a forecast looks at
 MIXTURES_ONLY = (
     "certificates for a class that is a little wrong (misspecification=) are proved for mixtures only; leave it out, "
     "or describe the problem as a Mixture"
@@ -90,7 +93,7 @@ class Model(abc.ABC):
     `evidence_type` is its class of evidence. `methods` names its certificates for every reward, "uniform" first.
     `derived` are fields that are computed from the others; a stored run keeps their values. `explorer` is the default
     explorer. With a declared budget of K episodes the late e-process starts after K / `burn_in`. `is_hull`: parameters
-    are weights, of which none is negative.
+    are weights, of which none is negative. `is_shared`: state-action pairs share data; else evidence of runs adds up.
     """
 
     space: Space
@@ -100,6 +103,7 @@ class Model(abc.ABC):
     explorer: ClassVar[str]
     burn_in: ClassVar[int] = 5
     is_hull = False
+    is_shared: ClassVar[bool] = True
 
     @property
     @abc.abstractmethod
@@ -272,7 +276,16 @@ class Confidence(Described, abc.ABC):
 
     @abc.abstractmethod
     def after(self, times: float) -> tuple["Confidence", float]:
-        """A forecast: about the confidence set of `times` as much data with the same estimate, and its episodes."""
+        """The forecast: about the confidence set of `times` as much data with the same estimate, and how many more
+        episodes those are. `more_episodes` is its inverse for eps.
+        """
+
+    def episodes_until(self, is_enough: Callable[["Confidence"], bool]) -> float:
+        """About how many more episodes like those so far are enough, by `after`; infinite if 10,000 times are not."""
+        if not is_enough(self.after(FORECAST_TIMES[-1])[0]):
+            return math.inf
+        enough = bisect_left(FORECAST_TIMES, True, key=lambda times: is_enough(self.after(times)[0]))
+        return self.after(FORECAST_TIMES[enough])[1]
 
     def condition(self) -> str:
         """What a certificate assumes beside the class, as the end of its sentence."""
@@ -375,7 +388,7 @@ def probabilities(policy: Policy, A: int) -> Float[np.ndarray, "H S A"]:
     """A policy as probabilities of its actions."""
     if policy.ndim == 3:
         return policy
-    return (policy[..., None] == np.arange(A)).astype(np.float64)
+    return np.asarray((policy[..., None] == np.arange(A)).astype(np.float64))
 
 
 # Norms of vectors and small matrices.

@@ -8,7 +8,6 @@ a total in [0,1] on every trajectory.
 """
 
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -38,9 +37,6 @@ from horizonfree.planning.induction import best_plan
 TYPICAL_TARGET = 0.5  # the gap that `Confidence.missing` gives a forecast for
 BAD_POLICY = "this policy may lose everything; that is no lack of data, as plans for every reward lose less"
 EVERY_REWARD = "every reward r_h(s, a) of total at most 1"
-FORECAST_TIMES = [
-    1.25**k for k in range(1, 42)
-]  # as much data, up to 10,000 times, that a forecast for one reward looks at
 
 
 def confidence(model: Model, evidence: Evidence, *, delta: float = 0.05) -> Confidence:
@@ -260,14 +256,10 @@ def _forecast(
     if not target or "floor" in confidence.parts():
         return ""
 
-    def is_enough(times: float) -> bool:
-        later, _ = confidence.after(times)
+    def is_enough(later: Confidence) -> bool:
         return smallest_gap(bounds(later, reward, policy), model.rounding())[2] <= target
 
-    if not is_enough(FORECAST_TIMES[-1]):
-        return forecast(target, math.inf)
-    enough = FORECAST_TIMES[bisect_left(FORECAST_TIMES, True, key=is_enough)]
-    return forecast(target, confidence.after(enough)[1])
+    return forecast(target, confidence.episodes_until(is_enough))
 
 
 def _statement(

@@ -39,6 +39,13 @@ class Misspecification:
     (divergence of the parameter's law from the system's, as that of frequencies from a law) or ratio (of
     probabilities): a number, or one per pair [S, A]. support: "successors" (the states that the class lists can follow)
     or "anywhere" (any state).
+
+    >>> import horizonfree as hf
+    >>> problem = hf.make("river-swim", states=4, horizon=8)
+    >>> run = hf.explore(problem, episodes=50, progress=False)
+    >>> strict = run.certificate(method="uniform")
+    >>> strict.eps <= run.certificate(misspecification=hf.Misspecification(tv=0.01)).eps
+    True
     """
 
     tv: Any = None

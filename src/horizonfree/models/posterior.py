@@ -74,7 +74,7 @@ class Posterior(ReprMixin):
     def gaps(self, reward: RewardLike, policy: Any, *, scale: str = "total") -> Float[np.ndarray, " D"]:
         """What a policy loses against the best policy of every draw."""
         lost = self.best_values(reward, scale=scale) - self.values(reward, policy, scale=scale)
-        return np.maximum(lost, 0.0)
+        return np.asarray(np.maximum(lost, 0.0))
 
     def table_values(
         self, table: Float[np.ndarray, "H S A"], policy: np.ndarray, lift: Lift | None = None

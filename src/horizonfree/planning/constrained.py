@@ -125,7 +125,7 @@ class OccupancyProgram:
         mass = d.sum(-1)
         is_known = mass > MIN_MASS
         policy[is_known] = d[is_known] / mass[is_known][:, None]
-        return policy
+        return np.asarray(policy)
 
 
 def _solve(c: Float[np.ndarray, " n"], **constraints: Any) -> Any:

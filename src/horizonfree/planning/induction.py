@@ -129,7 +129,7 @@ def occupancy_measure(
 def _push(kernel: Kernel, d: Float[np.ndarray, "S A"]) -> Float[np.ndarray, " S"]:
     """The mass of each next state: sum_{s,a} d(s,a) P(s'|s,a), the adjoint of `Kernel.expect`."""
     if kernel.is_dense:
-        return d.ravel() @ kernel.prob.reshape(d.size, -1)
+        return np.asarray(d.ravel() @ kernel.prob.reshape(d.size, -1))
     mass = d[..., None] * kernel.prob
     return np.bincount(np.ravel(kernel.succ), mass.ravel(), minlength=kernel.num_states)
 
@@ -150,7 +150,7 @@ def largest_totals(
     ):  # backward induction; in C twelve times faster than the loop at S = 10,000
         best, is_finite = solve(kernel, reward[None], steps - 1, all_values=False, all_actions=False)
         if is_finite:
-            return reward + kernel.expect(best.V[0])
+            return np.asarray(reward + kernel.expect(best.V[0]))
     Q: np.ndarray = np.minimum(reward, cap)
     for _ in range(steps - 1):
         Q = np.minimum(reward + kernel.expect(Q.max(-1)), cap)

@@ -53,7 +53,8 @@ def expect(kernel: Kernel, V: Float[Array, " S"]) -> Float[Array, "S A"]:
     check_values(V, kernel.num_states)
     if kernel.is_dense:
         return jnp.asarray(kernel.prob) @ V
-    return (kernel.prob * take(V, kernel.succ)).sum(-1)
+    mean: Array = (kernel.prob * take(V, kernel.succ)).sum(-1)
+    return mean
 
 
 def greedy(Q: Float[Array, "S A"], slack: float = 0.0) -> tuple[Float[Array, " S"], Int[Array, " S"]]:

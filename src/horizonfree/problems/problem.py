@@ -32,6 +32,11 @@ class Problem(ReprMixin):
     `recipe`: a name and parameters from which `make` builds the problem again, or None. `layout`: names of "states",
     "actions" and "weights"; "cells" [S, 2], column and row of each state on a grid; "ended", in which states episodes
     end (endings.py); for a `reachable_part`, "state_ids" and "num_all_states" (names.py).
+
+    >>> import horizonfree as hf
+    >>> problem = hf.make("river-swim", states=4, horizon=8)
+    >>> problem.num_states, problem.num_actions, problem.horizon
+    (4, 2, 8)
     """
 
     model: Model

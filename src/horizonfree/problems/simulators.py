@@ -83,6 +83,15 @@ def from_simulators(
     enter both with and without ending gets a copy, "state 3 (ended)", numbered after the S states. It is assumed that
     other states always end an episode, or never, as in the samples; `hf.explore` checks this. `truncated` does not
     end an episode.
+
+    >>> import horizonfree as hf
+    >>> def dry(s, a, rng):
+    ...     return min(s + 1, 3) if rng.random() < (0.9 if a else 0.2) else 0
+    >>> def icy(s, a, rng):
+    ...     return min(s + 1, 3) if rng.random() < (0.5 if a else 0.2) else 0
+    >>> problem = hf.from_simulators({"dry": dry, "icy": icy}, num_states=4, num_actions=2, horizon=8)
+    >>> problem.num_states, problem.model.dim
+    (4, 2)
     """
     names, sources = _names_and_simulators(simulators)
     rngs = np.random.default_rng(check_seed(seed)).spawn(len(sources))

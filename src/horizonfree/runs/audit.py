@@ -20,7 +20,6 @@ from horizonfree.guarantees.certificate import confidence_of, interval, round_do
 from horizonfree.guarantees.e_processes import Check
 from horizonfree.mdp.names import name_of
 from horizonfree.models.base import probabilities
-from horizonfree.models.tabular.model import TabularModel
 from horizonfree.runs.plan import Comparison, Plan
 from horizonfree.runs.run import Run
 
@@ -125,7 +124,7 @@ class Audit(ReprMixin):
 
         Classes in which pairs share data have none.
         """
-        if not isinstance(self.run.problem.model, TabularModel):
+        if self.run.problem.model.is_shared:
             return []
         uses = np.maximum(*(self._uses(plan) for plan in (self.new, self.incumbent)))
         visits = self.run.visits
@@ -219,6 +218,14 @@ def audit(
 
     reward, scale: as for `Run.plan`; by default any numbers, costs as negative ones. policy, incumbent: as for
     `Run.evaluate`; without an incumbent, the policy of the data: how often each action was taken in each state.
+
+    >>> import numpy as np, horizonfree as hf
+    >>> problem = hf.make("river-swim", states=4, horizon=8)
+    >>> right = np.ones((8, 4), int)
+    >>> run = hf.from_episodes(problem, hf.simulate(problem, right, episodes=200))
+    >>> result = hf.audit(run, hf.occupancy(problem, 3), right, np.zeros((8, 4), int))
+    >>> result.comparison.low <= result.comparison.high
+    True
     """
     if not isinstance(run, Run):
         raise ShapeError(f"the run is a {type(run).__name__}; it must be a Run, such as from_log returns")

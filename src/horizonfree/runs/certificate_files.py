@@ -2,10 +2,10 @@
 
 A file holds the statement, the bound, delta, the method, what is assumed, digests of the model and of the data, and the
 question that the certificate answers: every reward, a family of rewards, one policy for one reward, or one policy for
-an event. verify.py computes the certificate again from a run and compares. docs/certificate-files.md has the schema.
+an event. verify.py computes the certificate from a run and compares. docs/certificate-files.md has the schema.
 
 A digest is the SHA-256 of the arrays that a certificate is computed from: of the model class with its known numbers
-(and without a hidden truth), and of the evidence. That the data were gathered as the assumptions say no file can show.
+(and without a hidden truth), and of the evidence. No file can show that the data were gathered as the assumptions say.
 """
 
 import base64
@@ -102,12 +102,12 @@ def save(certificate: Certificate, claim: Claim, path: Any) -> None:
 
 
 def model_digest(problem: Problem) -> str:
-    """Of what a learner may know of a problem, its start and its horizon."""
+    """The digest of the model class, its known numbers, the start and the horizon."""
     return recipes.fingerprint(Problem(problem.model))
 
 
 def data_digest(evidence: Any) -> str:
-    """Of everything that was learnt from the episodes."""
+    """The digest of the evidence."""
     digest = hashlib.sha256()
     for name, x in sorted(arrays_of(evidence, "evidence.").items()):
         array = np.ascontiguousarray(x)
@@ -160,7 +160,7 @@ def of_event(run: Any, event: Event, policy: np.ndarray) -> dict[str, Any]:
 
 
 def _view_of(run: Any) -> dict[str, Any] | None:
-    """Start and horizon of a run that is seen from elsewhere."""
+    """Start and horizon of a run from `Run.restart_from`, else None."""
     if run._view is None:
         return None
     start, horizon, is_paid_after = run._view

@@ -5,7 +5,6 @@ policy an interval [low, high] of V^pi, and gap >= V* - V^pi. No other property 
 """
 
 import math
-from bisect import bisect_left
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from horizonfree._repr import ReprTable
 from horizonfree._validation import check_number, short_repr
 from horizonfree.errors import OptionError, RewardError
 from horizonfree.guarantees.certificate import (
+    about,
     at_most_one,
     confidence_of,
     interval,
@@ -253,16 +253,14 @@ class _Question:
         if plan.certificate.is_rejected:
             return plan
 
-        def is_decided(times: float) -> bool:
-            later.confidence = self.confidence.after(times)[0]
+        def is_decided(confidence: Confidence) -> bool:
+            later.confidence = confidence
             return any(later._is_feasible(x.policy) for x in candidates) or later._is_contradicted(weights)
 
         words = "whether the constraints can be satisfied cannot be foreseen yet"
-        if is_decided(certify.FORECAST_TIMES[-1]):
-            times = certify.FORECAST_TIMES[bisect_left(certify.FORECAST_TIMES, True, key=is_decided)]
-            episodes = math.ceil(self.confidence.after(times)[1])
-            unit = 10 ** max(0, len(str(episodes)) - 2)
-            words = f"about {math.ceil(episodes / unit) * unit:,} more episodes decide the constraints"
+        episodes = self.confidence.episodes_until(is_decided)
+        if math.isfinite(episodes):
+            words = f"about {about(episodes)} more episodes decide the constraints"
         return replace(plan, certificate=replace(plan.certificate, forecast=words))
 
     def _charged(self) -> Float[np.ndarray, "m H S A"]:

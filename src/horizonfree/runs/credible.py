@@ -84,7 +84,7 @@ class Credible:
     def gaps(self) -> Float[np.ndarray, " D"]:
         """What the policy loses against the best policy of every draw, in the units of the reward."""
         lost = self.posterior.table_best_values(self.reward.table, self.lift) - self._values
-        return self.reward.factor * np.maximum(lost, 0.0)
+        return np.asarray(self.reward.factor * np.maximum(lost, 0.0))
 
     @cached_property
     def _values(self) -> Float[np.ndarray, " D"]:

@@ -329,7 +329,8 @@ def build_explorer(
             f"explorer {describe(built)[0]!r} learns a {built.learns.__name__}, but this problem has a "
             f"{type(problem.model).__name__}; choose another explorer: {_explorers_for(problem.model)}{_advice(built)}"
         )
-    return built
+    checked: Explorer = built
+    return checked
 
 
 def _explorers_for(model: Model) -> str:
@@ -384,4 +385,5 @@ def explorer_estimate(run: Any) -> Float[np.ndarray, " d"]:
 
 @jit
 def _estimate(explorer: Any, model: Any, progress: Progress) -> Float[Array, " d"]:
-    return explorer.theta_hat(model, progress.state, progress.evidence)
+    theta: Array = explorer.theta_hat(model, progress.state, progress.evidence)
+    return theta

@@ -81,6 +81,17 @@ def from_log(
     start: from which state plans are made, by name or number; {name: probability}; or "unknown" (`Tabular`). By default
         the one in which all episodes begin. terminal: states in which every episode ends, or "unknown" (`Tabular`).
     budget: as for `from_episodes`.
+
+    >>> import horizonfree as hf
+    >>> log = {
+    ...     "episode": [1, 1, 2, 2],
+    ...     "state": ["low", "high", "low", "low"],
+    ...     "action": ["wait", "sell", "sell", "wait"],
+    ...     "next_state": ["high", "low", "low", "high"],
+    ... }
+    >>> run = hf.from_log(log)
+    >>> run.episodes, run.plan(hf.goal(run.problem, "low")).policy.shape
+    (2, (2, 2))
     """
     if not isinstance(problem, Problem | None):
         raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Problem")
@@ -141,6 +152,16 @@ def certify(
 
     misspecification: how far the transition laws may be from those of one parameter, as for `Run.certificate`.
     alternatives: richer classes that may refute this one, as for `Run.check`.
+
+    >>> import horizonfree as hf
+    >>> log = {
+    ...     "episode": [1, 1, 2, 2],
+    ...     "state": ["low", "high", "low", "low"],
+    ...     "action": ["wait", "sell", "sell", "wait"],
+    ...     "next_state": ["high", "low", "low", "high"],
+    ... }
+    >>> hf.certify(log).eps  # four steps certify nothing
+    1.0
     """
     if isinstance(problem, Problem):
         if log:
@@ -266,7 +287,7 @@ def _ranks(code: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
 
 
 def _numbered(number: Int[np.ndarray, " n"], code: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
-    return np.append(number, -1)[code]
+    return np.asarray(np.append(number, -1)[code])
 
 
 def _filled(S: Int[np.ndarray, "K H1"]) -> Int[np.ndarray, "K H1"]:

@@ -49,7 +49,7 @@ class Labels:
         """The code of each row in other labels, which contain these or the same as text; -1 where it is missing."""
         index = {x: i for i, x in enumerate(labels)}
         new = [index[x] if x in index else index[str(x)] for x in self.labels]
-        return np.array([*new, -1], np.int64)[self.code]
+        return np.asarray(np.array([*new, -1], np.int64)[self.code])
 
 
 class Source:

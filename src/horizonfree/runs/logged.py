@@ -128,7 +128,8 @@ class Episodes:
 @jit
 def _init_evidence(model: Model, budget: int | None) -> Evidence:
     """Evidence before the first episode with its history, as one program."""
-    return model.init_evidence(ladder(budget, model.burn_in), has_history=True)
+    evidence: Evidence = model.init_evidence(ladder(budget, model.burn_in), has_history=True)
+    return evidence
 
 
 def from_episodes(problem: Problem, episodes: Any, *, ended: Any = None, budget: int | None = None) -> Run:
@@ -145,6 +146,13 @@ def from_episodes(problem: Problem, episodes: Any, *, ended: Any = None, budget:
     ended: the rest of a short episode was not observed (`truncated`). It is an error if an episode ended in a state
     that the problem does not allow to be final, or that other episodes leave. Where the problem has states that may
     end an episode or not, and an episode stops in one of them, `ended` must be given.
+
+    >>> import numpy as np, horizonfree as hf
+    >>> problem = hf.make("river-swim", states=4, horizon=8)
+    >>> states = np.zeros((100, 9), int)  # [K, H+1]
+    >>> actions = np.zeros((100, 8), int)  # [K, H]
+    >>> hf.from_episodes(problem, (states, actions)).episodes
+    100
     """
     if not isinstance(problem, Problem):
         raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Problem")

@@ -23,6 +23,9 @@ def from_minari(dataset: Any, **options: Any) -> Run:
 
     An episode that the environment terminated has ended; one that was truncated was not observed further. Which states
     are final is not known from the data: every state may be (`terminal="unknown"`), unless terminal= lists them.
+
+    >>> import horizonfree as hf
+    >>> run = hf.from_minari("D4RL/door/human-v2", horizon=50)  # doctest: +SKIP
     """
     if isinstance(dataset, str):
         with needs_extra("minari", "data sets of Minari by name"):

@@ -38,6 +38,13 @@ class Plan(ReprMixin):
     with model="explorer". With probability 1 - certificate.delta the true value is in the confidence interval
     [`value_low`, `value_high`], and the suboptimality is at most `gap`. `start`: the distribution of the first state,
     for which all this holds. `layout`: names of states and actions.
+
+    >>> import horizonfree as hf
+    >>> problem = hf.make("river-swim", states=4, horizon=8)
+    >>> run = hf.explore(problem, episodes=50, progress=False)
+    >>> plan = run.plan(hf.goal(problem, 3))
+    >>> plan.policy.shape, plan.value_low <= plan.value <= plan.value_high
+    ((8, 4), True)
     """
 
     policy: Int[np.ndarray, "H S"] | Float[np.ndarray, "H S A"]

@@ -3,6 +3,9 @@
 Systems are drawn from the posterior. In each of them more episodes are simulated and added to the data of the run, and
 the decision is asked of what results. So the probabilities are likely, not proved; the decisions that are counted are
 those of certificates. A decision that is certified after K episodes counts as certified after more.
+
+The forecast of a certificate ("0.05 needs about 60 more episodes") is simpler: the same data many times over, with an
+unchanged estimate (`Confidence.episodes_until`). It is one number at once, and no probability.
 """
 
 import math
@@ -16,9 +19,10 @@ from jaxtyping import Float, Int
 from horizonfree._repr import ReprMixin, ReprTable
 from horizonfree._validation import check_count, check_floats, check_integers, short_repr
 from horizonfree.errors import OptionError
-from horizonfree.models.tabular.model import TabularModel
 from horizonfree.runs.audit import logging_policy
 from horizonfree.runs.run import Run
+
+LEVELS = (0.5, 0.9)  # probabilities for which the number of episodes is shown
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -54,6 +58,28 @@ class Power(ReprMixin):
         K, p = np.append(0, self.episodes), np.append(0.0, self.probability)  # before them it is not decided
         return float(K[i] + (K[i + 1] - K[i]) * (probability - p[i]) / (p[i + 1] - p[i]))
 
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain data; `needed` is None beyond the last number of episodes."""
+        curve = zip(self.episodes.tolist(), self.probability.tolist(), self.error.tolist())
+        needed = {level: self.needed(level) for level in LEVELS}
+        return {
+            "decision": self.decision,
+            "gathered_by": self.gathered_by,
+            "is_decided": self.is_decided,
+            "curve": [{"episodes": K, "probability": p, "error": e} for K, p, e in curve],
+            "needed": [
+                {
+                    "probability": level,
+                    "episodes": math.ceil(K) if K < math.inf else None,
+                    "cost": K * self.cost if K < math.inf else None,
+                }
+                for level, K in needed.items()
+            ],
+            "cost_of_episode": self.cost,
+            "draws": self.draws,
+            "label": self.label,
+        }
+
     def _repr_table(self) -> ReprTable:
         """The curve, and the episodes for 50 % and 90 %."""
         lines = [("decision", self.decision), ("data", f"more episodes by {self.gathered_by}")]
@@ -63,7 +89,7 @@ class Power(ReprMixin):
             (f"{K:,}", f"certified with probability {p:.2f} (+- {e:.2f})")
             for K, p, e in zip(self.episodes, self.probability, self.error)
         ]
-        for level in (0.5, 0.9):
+        for level in LEVELS:
             K = self.needed(level)
             price = f", at a cost of {K * self.cost:,.4g}" if self.cost and K < math.inf else ""
             needs = (
@@ -184,7 +210,7 @@ def _grown(run: Run, truth: Any, gather: Any, ladder: Int[np.ndarray, " n"], *, 
             yield _asked(run, later.evidence)
         return
     if isinstance(gather, str):
-        if not isinstance(run.problem.model, TabularModel):
+        if run.problem.model.is_shared:
             raise OptionError(
                 f"gather is {gather!r}; explorers are simulated for tables: give a policy instead"
             )

@@ -101,7 +101,7 @@ class Run(ReprMixin):
     def visits(self) -> Int[np.ndarray, "S A"]:
         """How often each action was taken in each state."""
         # tabular evidence also counts forbidden actions, as other names of allowed ones
-        return np.asarray(self.evidence.visits) * is_allowed(self.problem.space)
+        return np.asarray(np.asarray(self.evidence.visits) * is_allowed(self.problem.space))
 
     @property
     def has_parameter(self) -> bool:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from horizonfree.mdp.events import Event, Worth
 from horizonfree.mdp.rewards import Reward
 from horizonfree.runs.certificate_files import data_digest, model_digest, read, unpacked
 from horizonfree.runs.reward_spec import answer
+
+if TYPE_CHECKING:
+    from horizonfree.runs.run import Run
 
 TOLERANCE = 1e-9  # relative, by which another machine may round otherwise
 
@@ -36,8 +39,18 @@ class Verification(ReprMixin):
         return ReprTable("Verification", [*lines, *(("differs", x) for x in self.differences)])
 
 
-def verify(path: Any, run: Any) -> Verification:
-    """Compute the certificate of a file again from a run, and compare everything that it says."""
+def verify(path: Any, run: "Run") -> Verification:
+    """Compute the certificate of a file again from a run, and compare everything that it says.
+
+    >>> import tempfile
+    >>> import horizonfree as hf
+    >>> problem = hf.make("river-swim", states=4, horizon=8)
+    >>> run = hf.explore(problem, episodes=50, progress=False)
+    >>> path = tempfile.mkdtemp() + "/certificate.json"
+    >>> run.certificate().save(path)
+    >>> bool(hf.verify(path, run))
+    True
+    """
     content = read(path)
     question, sizes = (
         content["question"],
@@ -81,7 +94,7 @@ def verify(path: Any, run: Any) -> Verification:
     return Verification(not differences, bound, claimed, result.statement, tuple(differences))
 
 
-def _view(run: Any, view: Any) -> Any:
+def _view(run: "Run", view: Any) -> "Run":
     """The run as seen from where the certificate starts."""
     if view is None:
         return run
@@ -95,7 +108,7 @@ def _view(run: Any, view: Any) -> Any:
     return run.restart_from(start, horizon, is_paid_after=bool(is_paid_after))
 
 
-def _again(run: Any, there: Any, question: Mapping[str, Any], content: Mapping[str, Any]) -> Certificate:
+def _again(run: "Run", there: "Run", question: Mapping[str, Any], content: Mapping[str, Any]) -> Certificate:
     """The certificate of the question."""
     delta = float(content["delta"])
     H, S, A = there.problem.space.sizes

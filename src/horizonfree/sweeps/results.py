@@ -48,6 +48,12 @@ class Sweep:
     """Rows as columns: sweep["eps"] is an array with a number for each row.
 
     `failed`: errors of tasks without rows. `missing`: how many tasks have not been run yet.
+
+    >>> import numpy as np
+    >>> rows = {"explorer": np.array(["a", "b", "b"]), "eps": np.array([0.4, 0.3, 0.2]), "seed": np.array([0, 0, 1])}
+    >>> sweep = Sweep(Path("sweeps/grid"), None, rows, failed={}, missing=0)
+    >>> sweep.where(explorer="b")["eps"].tolist()
+    [0.3, 0.2]
     """
 
     folder: Path
@@ -96,7 +102,19 @@ class Sweep:
 
 
 def load_sweep(folder: str | PathLike[str]) -> Sweep:
-    """The sweep in a folder, finished or not."""
+    """The sweep in a folder, finished or not.
+
+    >>> import tempfile, horizonfree as hf
+    >>> folder = tempfile.mkdtemp() + "/sweep"
+    >>> settings = {
+    ...     "seeds": 2, "checkpoints": [10], "measure": ["eps"],
+    ...     "problems": {"river": {"name": "river-swim", "states": 3, "horizon": 4}},
+    ...     "explorers": {"uniform": {}},
+    ... }
+    >>> rows = hf.sweep(settings, folder, workers=1, progress=False)
+    >>> hf.load_sweep(folder)["seed"].tolist()
+    [0, 1]
+    """
     path = files.resolve_path(folder)
     with files.os_errors(path):
         if not (path / SETTINGS_FILE).exists():

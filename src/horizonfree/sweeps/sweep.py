@@ -50,6 +50,17 @@ def sweep(
     on: "local", "dask" or "ray" on this machine; "dask=ADDRESS" or "ray=ADDRESS" on a cluster.
     workers: how many; by default one for each core, or all of the cluster.
     progress: show it on standard error; by default when that is a terminal.
+
+    >>> import tempfile, horizonfree as hf
+    >>> folder = tempfile.mkdtemp() + "/sweep"
+    >>> settings = {
+    ...     "seeds": 2, "checkpoints": [10], "measure": ["eps"],
+    ...     "problems": {"river": {"name": "river-swim", "states": 3, "horizon": 4}},
+    ...     "explorers": {"uniform": {}},
+    ... }
+    >>> rows = hf.sweep(settings, folder, workers=1, progress=False)
+    >>> len(rows["eps"])
+    2
     """
     check_bool(progress, "progress")
     path = files.resolve_path(out)

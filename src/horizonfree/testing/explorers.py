@@ -378,9 +378,11 @@ def _replay(
 
 def _with_budget(explorer: Explorer) -> Explorer:
     """The explorer with the budget that `explore` gives it."""
-    built: Any = explorer
-    is_missing = getattr(built, "budget", 0) is None
-    return dataclasses.replace(built, budget=EPISODES) if is_missing else built
+    if getattr(explorer, "budget", 0) is not None:
+        return explorer
+    options: Any = explorer
+    built: Explorer = dataclasses.replace(options, budget=EPISODES)
+    return built
 
 
 def _check_certificates(explorer: Explorer, problem: Problem) -> None:

@@ -154,7 +154,7 @@ class LinearConfidence(Confidence):
         S, _, d = self.fit.X.shape
         share, per_feature = NEEDED_CONSTANTS
         level = S * math.log(2) + per_feature * d - math.log(self.delta)
-        return 4 * share * level * max(self.space.horizon - 1, 1) * d / target**2
+        return float(4 * share * level * max(self.space.horizon - 1, 1) * d / target**2)
 
     def more_episodes(self, target: float) -> float:
         """The gap falls like 1/sqrt(episodes); where it is vacuous, what the best design needs, less those so far."""

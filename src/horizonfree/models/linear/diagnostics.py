@@ -41,7 +41,7 @@ class LinearDiagnostics(Diagnostics):
         total = raw.sum(-1, keepdims=True)
         prob = np.where(total > 0, raw / np.where(total > 0, total, 1.0), 1 / len(phi))
         promise = np.einsum("sad,de,sae->sa", phi, inverse, phi)
-        return int(evidence.episodes) * best_total(space, space.kernel(prob), promise) / d
+        return float(int(evidence.episodes) * best_total(space, space.kernel(prob), promise) / d)
 
     def evidence_history(self, evidence: LinearEvidence) -> list[LinearEvidence]:
         """The evidence at the starts of past e-processes; its counts are not stored, and zero."""

@@ -47,7 +47,7 @@ class LinearModel(Model):
     @property
     def dim(self) -> int:
         """d."""
-        return self.phi.shape[2]
+        return int(self.phi.shape[2])
 
     @property
     def num_unknown(self) -> int:

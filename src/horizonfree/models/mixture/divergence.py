@@ -77,7 +77,7 @@ def at_slots(x: Float[np.ndarray, "R *q"], row_of: Int[np.ndarray, "S A n"]) -> 
 
 def tilts(space: Space, valid: ValidSet, ball: Ellipsoid) -> Float[np.ndarray, "S A n q"]:
     """z on the successor lists, P_theta = p + z'u; nothing at unreachable states."""
-    return at_slots(ball.z, valid.row_of) * space.reachable[:, None, None, None]
+    return np.asarray(at_slots(ball.z, valid.row_of) * space.reachable[:, None, None, None])
 
 
 def left_out(valid: ValidSet, ball: Ellipsoid, below: float) -> Bool[np.ndarray, " R"]:
@@ -136,4 +136,4 @@ def _inside(
     n, q = B.shape[2:]
     # B'B or BB' of every pair, whichever is smaller: their largest eigenvalue is the same
     gram = np.einsum("sani,sanj->saij", B, B) if q <= n else np.einsum("sanq,samq->sanm", B, B)
-    return opnorm(gram) + alone
+    return np.asarray(opnorm(gram) + alone)

@@ -49,7 +49,7 @@ class Ellipsoid:
     @property
     def width(self) -> Float[np.ndarray, " R"]:
         """How far each probability may be from p, in the ellipsoid and within [0,1]."""
-        return np.minimum(np.linalg.norm(self.z, axis=1), 1.0)
+        return np.asarray(np.minimum(np.linalg.norm(self.z, axis=1), 1.0))
 
 
 def psi_inverse_below(c: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
@@ -60,7 +60,7 @@ def psi_inverse_below(c: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
         is_inside = (a > 0) & (a < 1)
         b = np.where(is_inside, a, 0.5)
         a = np.where(is_inside, b - (psi(-b) - c) * (1 - b) / b, a)
-    return a
+    return np.asarray(a)
 
 
 def ellipsoid(valid: ValidSet, counts: Int[np.ndarray, " R"], fit: Fit, slack: float) -> Ellipsoid:

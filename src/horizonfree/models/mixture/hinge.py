@@ -72,7 +72,7 @@ class Hinge:
         for _ in range(len(self.occupied) - 1):
             Q = (left * after[succ, near] + right * after[succ, near + 1]).sum(2) + beyond
             after = np.where(self.stop[..., None], end, Q).max(1)
-        return self.initial @ after
+        return np.asarray(self.initial @ after)
 
     def at_most(self, kappa: float) -> Float[np.ndarray, " N"]:
         """J(y; u) where only kappa(u) is known; infinite where something was left out.

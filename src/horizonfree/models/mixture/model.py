@@ -65,7 +65,7 @@ class MixtureModel(Model):
     @property
     def dim(self) -> int:
         """d."""
-        return self.phi.shape[3]
+        return int(self.phi.shape[3])
 
     @property
     def num_unknown(self) -> int:
@@ -167,7 +167,9 @@ class MixtureModel(Model):
         """In H steps: by rows that do not quite sum to 1, by what counts as known of their n probabilities, and by n
         products."""
         n = self.space.succ.shape[2]
-        return self.space.horizon * (features.ROW_SUM_TOLERANCE + n * NEGLIGIBLE_CHANGE + 4 * (n + 2) * EPS)
+        return float(
+            self.space.horizon * (features.ROW_SUM_TOLERANCE + n * NEGLIGIBLE_CHANGE + 4 * (n + 2) * EPS)
+        )
 
     def violation(
         self, evidence: MixtureEvidence, parameter: Float[Leaf, " d"], delta: float | Float[Leaf, ""]

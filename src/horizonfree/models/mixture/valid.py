@@ -197,7 +197,7 @@ class ValidSet:
     @property
     def num_free(self) -> int:
         """q, the number of directions that can be learnt."""
-        return self.basis.shape[1]
+        return int(self.basis.shape[1])
 
     def contains(self, theta: Float[np.ndarray, " d"], tolerance: float = 1e-9) -> bool:
         """Whether P_theta is a kernel, up to a tolerance on each entry and each row sum."""

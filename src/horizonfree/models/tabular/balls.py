@@ -94,7 +94,7 @@ class Balls:
     @property
     def is_unknown(self) -> Bool[np.ndarray, "S A"]:
         """Where nothing is known."""
-        return ~np.isfinite(self.eps)
+        return np.asarray(~np.isfinite(self.eps))
 
     @property
     def leak(self) -> Float[np.ndarray, "S A"]:
@@ -123,9 +123,9 @@ class Balls:
         """The largest value among the possible successors of each pair."""
         if self.is_anywhere:
             centre = np.where(self.prob > 0, v[:, self.succ], -np.inf).max(-1)
-            return np.where(self.is_open, v.max(-1)[:, None, None], centre)
+            return np.asarray(np.where(self.is_open, v.max(-1)[:, None, None], centre))
         at_slot = v[:, None, None, :] if space.is_dense else v[:, space.succ]
-        return np.where(space.support, at_slot, -np.inf).max(-1)
+        return np.asarray(np.where(space.support, at_slot, -np.inf).max(-1))
 
 
 # How large each transition probability of a table can be: the balls projected on every entry.

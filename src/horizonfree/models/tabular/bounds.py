@@ -141,7 +141,7 @@ class Expansion:
     def spread(self, v: Float[np.ndarray, "S A C"]) -> Float[np.ndarray, "S A"]:
         """chi(v): by how much sum (p - p_hat) v over the centre can differ from 0."""
         x = self.chi * v
-        return np.sqrt(np.einsum("sac,sac->sa", x, x))
+        return np.asarray(np.sqrt(np.einsum("sac,sac->sa", x, x)))
 
     def means(self, after: Values, blocks: Blocks, caps: tuple[float, float]) -> Means:
         """Everything about the successors; caps: the largest totals from this step on, and after it."""
@@ -211,7 +211,7 @@ class Expansion:
         change = np.maximum(np.abs(at["upi"] - offset), np.abs(at["lo"] - offset))
         level = c + middle
         by_range = self.spread(change) + leak * np.maximum(highest - level, level - lowest)
-        return np.minimum(by_slopes, by_range)
+        return np.asarray(np.minimum(by_slopes, by_range))
 
     def back(
         self,
@@ -258,9 +258,9 @@ class Expansion:
 
 def average(p: Float[np.ndarray, "S A C"], x: Float[np.ndarray, "S A C"]) -> Float[np.ndarray, "S A"]:
     """sum p x of every pair."""
-    return np.einsum("sac,sac->sa", p, x)
+    return np.asarray(np.einsum("sac,sac->sa", p, x))
 
 
 def norm(J: Float[np.ndarray, "*n C X"]) -> Float[np.ndarray, "*n"]:
     """||J||, of blocks that are multiplied by sqrt(eps w)."""
-    return np.sqrt(np.einsum("...cx,...cx->...x", J, J)).sum(-1)
+    return np.asarray(np.sqrt(np.einsum("...cx,...cx->...x", J, J)).sum(-1))

@@ -66,7 +66,7 @@ class Uniform:
 
 def point_masses(kernel: Kernel, eps: Float[np.ndarray, "S A"]) -> Bool[np.ndarray, "S A"]:
     """Unknown rows of which something is known and whose centre has one successor."""
-    return ((kernel.prob > 0).sum(-1) == 1) & (eps > 0) & np.isfinite(eps)
+    return np.asarray(((kernel.prob > 0).sum(-1) == 1) & (eps > 0) & np.isfinite(eps))
 
 
 def uniform(space: Space, kernel: Kernel, eps: Float[np.ndarray, "S A"], joint: Joint) -> Uniform:
@@ -307,7 +307,7 @@ class TabularConfidence(Confidence):
     def _radii(self) -> Float[np.ndarray, " X"]:
         """eps of the unknown pairs."""
         s, a = self.pairs.T
-        return self.balls.eps[s, a]
+        return np.asarray(self.balls.eps[s, a])
 
 
 @np.errstate(all="ignore")  # of rows of which nothing is known

@@ -1,4 +1,4 @@
-"""What is traced of tables: counts of transitions."""
+"""The traced part of tabular MDPs: counts of transitions."""
 
 import jax.numpy as jnp
 from jaxtyping import Bool
@@ -23,7 +23,7 @@ def init_evidence(space: Space, bets: EProcesses) -> TabularEvidence:
 
 
 def update(space: Space, evidence: TabularEvidence, trajectory: Trajectory) -> TabularEvidence:
-    """Evidence after one more episode. Steps that were not seen count for nothing.
+    """Evidence after one more episode. Steps that were not observed are not counted.
 
     Actions that are one and the same (mdp/policies.py) all have the counts.
     """
@@ -49,7 +49,7 @@ def update(space: Space, evidence: TabularEvidence, trajectory: Trajectory) -> T
 
 
 def is_possible(space: Space, trajectory: Trajectory) -> Bool[Array, " H"]:
-    """Which steps were seen, and are possible."""
+    """Which steps were observed and are possible."""
     s, a, j = trajectory.s[:-1], trajectory.a, trajectory.j
     is_slot = (j >= 0) & (j < space.succ.shape[2])
     return is_slot & take(space.support, (s, a, jnp.where(is_slot, j, 0)))

@@ -34,6 +34,7 @@ class TabularModel(Model):
     space: Space
     pairs: Int[Leaf, "X 2"]
     is_support_known: bool = static()
+    is_shared: ClassVar[bool] = False
     evidence_type: ClassVar[type[Evidence]] = TabularEvidence
     explorer: ClassVar[str] = "tabular-design"
 
@@ -45,7 +46,7 @@ class TabularModel(Model):
     @property
     def parameter_shape(self) -> tuple[int, ...]:
         """[S, A, n]."""
-        return self.space.succ.shape
+        return tuple(self.space.succ.shape)
 
     def describe(self) -> Description:
         """Every pair by itself."""
@@ -125,7 +126,7 @@ class TabularModel(Model):
 
     def rounding(self) -> float:
         """In H steps sums of n products, a few functions of each."""
-        return self.space.horizon * 16 * (self.space.succ.shape[2] + 4) * EPS
+        return float(self.space.horizon * 16 * (self.space.succ.shape[2] + 4) * EPS)
 
     def violation(
         self,

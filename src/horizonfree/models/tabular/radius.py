@@ -140,11 +140,11 @@ def log_bet(
     q = np.where(is_used, p, 1.0)
 
     def ratio(y: np.ndarray, N: np.ndarray) -> np.ndarray:
-        return stirling(y + N) - stirling(y) - y * psi(N / y) - np.log1p(N / y) / 2
+        return np.asarray(stirling(y + N) - stirling(y) - y * psi(N / y) - np.log1p(N / y) / 2)
 
     each = ratio(kappa * q, N) + N * np.log1p((N / q - n) / (kappa + n))
     each = np.where(is_used, each, np.where(is_seen, np.inf, 0.0))
-    return each.sum(-1) - ratio(np.full_like(n, kappa), n)[:, 0]
+    return np.asarray(each.sum(-1) - ratio(np.full_like(n, kappa), n)[:, 0])
 
 
 def log_kt(N: Float[np.ndarray, "X n"], m: Float[np.ndarray, " X"]) -> Float[np.ndarray, " X"]:
@@ -157,7 +157,7 @@ def log_kt(N: Float[np.ndarray, "X n"], m: Float[np.ndarray, " X"]) -> Float[np.
     top, some = n + m / 2, np.maximum(n, 1.0)
     all_of_it = n * np.log1p(m / (2 * some)) + ((m - 1) / 2) * np.log(top) - m / 2 + stirling(top)
     start = ((m - 1) / 2) * np.log(m / 2) - m / 2 + stirling(m / 2)  # log Gamma(m/2) - log(2 pi)/2
-    return np.where(N > 0, each, 0.0).sum(-1) - all_of_it + start
+    return np.asarray(np.where(N > 0, each, 0.0).sum(-1) - all_of_it + start)
 
 
 def violation(
@@ -186,7 +186,7 @@ def at_frequencies(
     each = stirling(total[:, None] * p) - stirling(kappa * p)
     whole = stirling(total) - stirling(np.full_like(total, kappa))
     unknowns = is_seen.sum(-1) - 1
-    return np.where(is_seen, each, 0.0).sum(-1) - whole - unknowns / 2 * np.log(total / kappa)
+    return np.asarray(np.where(is_seen, each, 0.0).sum(-1) - whole - unknowns / 2 * np.log(total / kappa))
 
 
 def expand(

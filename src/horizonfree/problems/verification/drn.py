@@ -36,7 +36,17 @@ _ON_NEXT_LINE = ("@parameters", "@reward_models", "@nr_states", "@nr_choices")
 
 
 def read_drn(path: Any) -> ExplicitModel:
-    """The MDP, Markov chain or interval MDP in a DRN file."""
+    """The MDP, Markov chain or interval MDP in a DRN file.
+
+    >>> import tempfile
+    >>> import horizonfree as hf
+    >>> problem = hf.make("river-swim", states=4, horizon=8)
+    >>> run = hf.explore(problem, episodes=50, progress=False)
+    >>> path = tempfile.mkdtemp() + "/model.drn"
+    >>> run.to_drn(path)
+    >>> hf.read_drn(path).num_states
+    4
+    """
     file = check_path(path)
     try:
         if file.stat().st_size > MOST_BYTES:

@@ -327,7 +327,7 @@ def values_of_policy(
     lists = Lists(model)
 
     def back(V: np.ndarray, h: int) -> np.ndarray:
-        return lists.extreme(V, is_largest)[choices[h]]
+        return np.asarray(lists.extreme(V, is_largest)[choices[h]])
 
     return _from_the_end(event, model.num_states, back)
 

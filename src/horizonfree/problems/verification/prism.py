@@ -68,6 +68,22 @@ def from_prism(
 
     Labels are names of sets of states (`goal`, `reach`), rewards are `problem.reward(name)` and R{"name"} of a
     property, actions and states have the names of the model. Rewards that depend on unknown constants are left out.
+
+    >>> import pathlib, tempfile, horizonfree as hf
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "model.prism")
+    >>> text = '''mdp
+    ... const double p;
+    ... module m
+    ...   s : [0..1] init 0;
+    ...   [try] s=0 -> p : (s'=1) + 1-p : (s'=0);
+    ...   [stay] true -> true;
+    ... endmodule
+    ... label "goal" = s=1;
+    ... '''
+    >>> _ = path.write_text(text)
+    >>> problem = hf.from_prism(path, unknown=["p"], horizon=5)
+    >>> problem.num_states, problem.labels
+    (2, {'goal': [1]})
     """
     if not isinstance(kind, str) or kind not in KINDS:
         raise OptionError(f"kind is {short_repr(kind)}; it must be 'mixture' or 'table'")

@@ -93,7 +93,7 @@ class Property:
             if name not in states:
                 there = suggestion(name, [*model.labels, *states[:50]])
                 raise UnknownNameError(f"there is no label and no state {short_repr(name)}; {there}")
-            return np.arange(len(states)) == states.index(name)
+            return np.asarray(np.arange(len(states)) == states.index(name))
 
         return self._event(model.num_states, named, is_max)
 
@@ -115,7 +115,15 @@ class Property:
 
 
 def property(text: Any) -> Property:
-    """The property that a text says; see SUPPORTED."""
+    """The property that a text says; see SUPPORTED.
+
+    >>> import numpy as np, horizonfree as hf
+    >>> kernels = np.array([[[[0.9, 0.1]], [[0.0, 1.0]]], [[[0.4, 0.6]], [[0.0, 1.0]]]])
+    >>> problem = hf.Mixture.from_kernels(kernels, horizon=5, states=["low", "high"], weights=[0.5, 0.5])
+    >>> run = hf.explore(problem, episodes=50, progress=False)
+    >>> 0 <= run.plan(hf.property('Pmax=? [F<=4 "high"]')).value <= 1
+    True
+    """
     if isinstance(text, Property):
         return text
     head = _HEAD.fullmatch(text) if isinstance(text, str) else None
@@ -233,4 +241,4 @@ def _evaluated(formula: tuple[Any, ...], size: int, named: Any) -> Bool[np.ndarr
     result = [_evaluated(part, size, named) for part in parts]
     if kind == "!":
         return ~result[0]
-    return result[0] & result[1] if kind == "&" else result[0] | result[1]
+    return np.asarray(result[0] & result[1] if kind == "&" else result[0] | result[1])

@@ -25,7 +25,17 @@ BITS = {"bool": 1, "int": 64, "uint": 64, "string": 64}
 
 
 def read_umb(path: Any) -> ExplicitModel:
-    """The MDP, Markov chain or interval MDP in a UMB file, compressed with gzip, xz or not at all."""
+    """The MDP, Markov chain or interval MDP in a UMB file, compressed with gzip, xz or not at all.
+
+    >>> import tempfile
+    >>> import horizonfree as hf
+    >>> problem = hf.make("river-swim", states=4, horizon=8)
+    >>> run = hf.explore(problem, episodes=50, progress=False)
+    >>> path = tempfile.mkdtemp() + "/model.umb"
+    >>> run.to_umb(path)
+    >>> hf.read_umb(path).num_states
+    4
+    """
     file = check_path(path)
     try:
         return _Reader(file, _members(file)).model()

@@ -115,7 +115,7 @@ def _by_theta(
         return opnorm(B.swapaxes(-1, -2) @ B if q <= n else B @ B.swapaxes(-1, -2))
 
     both = together(~is_alone) + np.where(is_alone, alone, 0.0).sum(-1)
-    return np.minimum(np.minimum(together(k > 0), alone.sum(-1)), both)
+    return np.asarray(np.minimum(np.minimum(together(k > 0), alone.sum(-1)), both))
 
 
 def _two_largest(x: Float[np.ndarray, "S A n"]) -> Float[np.ndarray, "S A"]:
@@ -200,7 +200,7 @@ def _reach(
 
 def _error(values: Values) -> Float[np.ndarray, " S"]:
     """By how much the value of the policy under theta can be off that under theta_hat."""
-    return length(values.J) + opnorm(values.B) + values.R
+    return np.asarray(length(values.J) + opnorm(values.B) + values.R)
 
 
 def _losses(

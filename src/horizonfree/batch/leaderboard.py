@@ -1,0 +1,254 @@
+"""A leaderboard: every algorithm on every named problem of its model class, and Table 1 of the paper beside it.
+
+Measured are the certificate for every reward and the true suboptimality of plans, after so many episodes, at the
+default options. An entry says which paper and which constants, whether the algorithm is a reconstruction, the seeds,
+and the commit of the code.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from horizonfree._validation import check_count, check_known
+from horizonfree.batch.explore import explore_many
+from horizonfree.errors import OptionError
+from horizonfree.explorers.registry import find_entry, label
+from horizonfree.mdp.rewards import occupancy
+from horizonfree.models.registry import class_name
+from horizonfree.problems import make
+from horizonfree.problems.problem import Problem
+from horizonfree.problems.registry import problems as named_problems
+from horizonfree.runs.recipes import versions
+from horizonfree.theory.table1 import table1
+
+FORMAT = 1
+EPISODES, SEEDS, DELTA = 200, 3, 0.05
+CONSTANTS = ("constants", "scale", "bias_scale", "bonus_scale", "beta")  # options with this meaning
+TABLES = ("river-swim", "double-chain")  # problems that are explored without their model class, too
+SUFFIX = " (table)"
+MEASURES = ("eps", "gap")
+INTRODUCTION = """# Leaderboard
+
+Every algorithm of the library on every named problem of its model class: what is certified for every reward, and what
+plans truly lose. Options are the defaults; nothing is tuned for a problem.
+
+    horizonfree leaderboard docs/leaderboard.json --explorer NAME --page docs/leaderboard.md
+
+measures an algorithm on all problems of its class and writes this page. The numbers are in
+[leaderboard.json](leaderboard.json).
+
+- *Certified*: the suboptimality bound for every reward of total at most 1 (95% confidence). It is computed from the
+  episodes, whatever chose them. *True*: the largest suboptimality of plans in the maximum-likelihood model, over the
+  rewards "be in s at the end" and "stay in s" of every state. Smaller is better.
+- Medians over the seeds, smallest and largest in brackets. Few seeds and few episodes tell large differences only.
+- *For one reward*: the algorithm explores for a given reward, here to stay in the last state. *Reconstruction*: written
+  from memory or from an abstract, not from a printed algorithm.
+- *Constants*: options that set radii and bonuses. Where they are not the paper's, the algorithm's own theorem does not
+  apply; the certificate does.
+- A problem ending in "(table)" is explored without its model class: every transition probability is unknown.
+"""
+
+
+def problem_names() -> list[str]:
+    """The problems of the leaderboard: named problems at their default parameters, and tables behind some of them."""
+    return [*named_problems(), *(name + SUFFIX for name in TABLES)]
+
+
+def make_problem(name: str) -> Problem:
+    """A problem of the leaderboard."""
+    problem = make(name.removesuffix(SUFFIX))
+    return problem.as_tabular() if name.endswith(SUFFIX) else problem
+
+
+def empty() -> dict[str, Any]:
+    """A leaderboard without measurements: Table 1 and the problems."""
+    rows = [{**asdict(row), "rate": row.order} for row in table1()]
+    for row in rows:
+        del row["terms"]
+    return {"format": FORMAT, "table1": rows, "problems": {}, "entries": []}
+
+
+def measure(
+    board: Mapping[str, Any],
+    explorers: Sequence[str],
+    *,
+    problems: Sequence[str] | None = None,
+    episodes: int = EPISODES,
+    seeds: int = SEEDS,
+) -> Iterator[dict[str, Any]]:
+    """The leaderboard after each new entry; an entry that is there with the same settings and version is kept.
+
+    Explorers are measured on the problems of the model class that they learn.
+    """
+    check_count(episodes, "episodes")
+    check_count(seeds, "seeds")
+    chosen = problem_names() if problems is None else list(problems)
+    for name in chosen:
+        check_known(name, problem_names(), "problem of the leaderboard")
+    learnt = {name: find_entry(name).explorer_type.learns for name in explorers}
+    result = {**board, "problems": dict(board["problems"]), "entries": list(board["entries"])}
+    for name in chosen:
+        problem = make_problem(name)
+        for explorer in explorers:
+            if not isinstance(problem.model, learnt[explorer]):
+                continue
+            about = describe(explorer, name, episodes, seeds)
+            if any(
+                about.items() <= {**entry, "commit": about["commit"]}.items() for entry in result["entries"]
+            ):
+                continue
+            try:
+                found = about | _numbers(problem, explorer, episodes, seeds)
+            except OptionError as error:  # it needs more episodes, for instance
+                found = about | {"refusal": str(error), **dict.fromkeys(MEASURES)}
+            result["problems"][name] = _sizes(problem)
+            others = [
+                x for x in result["entries"] if (x["explorer"], x["problem"]) != (found["explorer"], name)
+            ]
+            result["entries"] = sorted([*others, found], key=_rank)
+            yield result
+
+
+def _rank(entry: Mapping[str, Any]) -> tuple[str, float, str]:
+    """By problem, the smallest certificate first."""
+    return entry["problem"], 2.0 if entry["eps"] is None else entry["eps"][1], entry["explorer"]
+
+
+def describe(explorer: str, problem: str, episodes: int, seeds: int) -> dict[str, Any]:
+    """What an entry says beside its numbers."""
+    entry = find_entry(explorer)
+    options = {name: x for name, x in entry.options.items() if isinstance(x, (str, int, float, type(None)))}
+    constants = [f"{name} {options[name]}" for name in CONSTANTS if name in options]
+    return {
+        "explorer": label(explorer),
+        "problem": problem,
+        "paper": paper(explorer),
+        "constants": ", ".join(constants) or "none",
+        "options": options,
+        "is_reconstruction": entry.is_reconstruction,
+        "is_for_one_reward": "reward" in entry.options,
+        "episodes": episodes,
+        "seeds": list(range(seeds)),
+        "delta": DELTA,
+        "version": versions().get("horizonfree"),
+        "commit": commit(),
+    }
+
+
+def paper(explorer: str) -> str:
+    """The field "Paper" of the module of an algorithm; empty if there is none."""
+    text = sys.modules[find_entry(explorer).explorer_type.__module__].__doc__ or ""
+    _, found, rest = text.partition("Paper:")
+    return " ".join(rest.partition("\nAlgorithm:")[0].split()) if found else ""
+
+
+def commit() -> str | None:
+    """The commit of the code, if it runs from its repository; "+" where files differ from it."""
+    folder = Path(__file__).parents[3]
+    if not (folder / "pyproject.toml").exists() or not (folder / ".git").exists():
+        return None
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--dirty=+", "--exclude=*"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+        )
+    except OSError:
+        return None
+    return described.stdout.strip() or None
+
+
+def _numbers(problem: Problem, explorer: str, episodes: int, seeds: int) -> dict[str, Any]:
+    """Smallest, median and largest over the seeds of certificate and true suboptimality, and the time."""
+    began = time.process_time()
+    needs_reward = "reward" in find_entry(explorer).options
+    batch = explore_many(
+        problem,
+        explorer,
+        episodes=episodes,
+        seeds=seeds,
+        checkpoints=[episodes],
+        curves=MEASURES,
+        delta=DELTA,
+        reward=occupancy(problem, problem.num_states - 1) if needs_reward else None,
+        progress=False,
+    )
+    values = {curve: batch.curves[curve][:, -1] for curve in MEASURES}
+    numbers = {
+        curve: [float(f"{x:.4g}") for x in (v.min(), np.median(v), v.max())] for curve, v in values.items()
+    }
+    return numbers | {"cpu_seconds": round(time.process_time() - began, 1)}
+
+
+def _sizes(problem: Problem) -> dict[str, Any]:
+    return {
+        "class": class_name(problem.model),
+        "states": problem.num_states,
+        "actions": problem.num_actions,
+        "horizon": problem.horizon,
+        "unknown": problem.model.num_unknown,
+    }
+
+
+def check(board: Any) -> dict[str, Any]:
+    """A leaderboard from a file, or an error."""
+    if (
+        not isinstance(board, dict)
+        or board.get("format") != FORMAT
+        or not isinstance(board.get("entries"), list)
+    ):
+        raise OptionError(f"this is not a leaderboard of format {FORMAT}; choose another file")
+    return board
+
+
+def page(board: Mapping[str, Any]) -> str:
+    """The leaderboard as a page in Markdown."""
+    lines = [INTRODUCTION]
+    for name in sorted({entry["problem"] for entry in board["entries"]}):
+        size = board["problems"][name]
+        lines += [
+            f"## {name}",
+            "",
+            f"{size['class']}, {size['states']} states, {size['actions']} actions, {size['horizon']} steps, "
+            f"{size['unknown']} unknown numbers.",
+            "",
+            "| algorithm | certified | true | constants | episodes, seeds | commit |",
+            "|---|---|---|---|---|---|",
+        ]
+        for entry in (x for x in board["entries"] if x["problem"] == name):
+            mark = ", for one reward" if entry["is_for_one_reward"] else ""
+            mark += f" ({entry['refusal']})" if "refusal" in entry else ""
+            commit = f"`{entry['commit']}`" if entry["commit"] else f"version {entry['version']}"
+            lines.append(
+                f"| {entry['explorer']}{mark} | {_spread(entry['eps'])} | {_spread(entry['gap'])} | "
+                f"{entry['constants']} | {entry['episodes']}, {len(entry['seeds'])} | {commit} |"
+            )
+        lines.append("")
+    lines += ["## Table 1 of the paper", "", "Rates are up to constants and logarithms.", ""]
+    lines += [
+        "| class | algorithm | source | rewards | bound | episodes | here |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {x['model']} | {x['algorithm']} | {x['source']} | {x['scale']} | {x['kind']} | {x['rate']} | "
+        f"{label(x['explorer']) if x['explorer'] else ''} |"
+        for x in board["table1"]
+    ]
+    papers = {entry["explorer"]: entry["paper"] for entry in board["entries"]}
+    lines += ["", "## Papers", "", *(f"- {name}: {text or 'none'}" for name, text in sorted(papers.items()))]
+    return "\n".join(lines) + "\n"
+
+
+def _spread(values: Sequence[float] | None) -> str:
+    """The median, and the smallest and the largest."""
+    if values is None:
+        return "not measured"
+    low, middle, high = (f"{x:.2g}" if abs(x) >= 1e-6 else "0" for x in values)
+    return middle if low == middle == high else f"{middle} [{low}, {high}]"

@@ -1,0 +1,160 @@
+"""The leaderboard: what entries say, that they are kept, and that the stored one shows on its page."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import horizonfree as hf
+from horizonfree.batch import leaderboard
+from horizonfree.cli.app import app
+from horizonfree.explorers.registry import EXPLORERS
+from horizonfree.theory.table1 import table1
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def board():
+    """One algorithm on one problem."""
+    return list(
+        leaderboard.measure(leaderboard.empty(), ["uniform"], problems=["river-swim"], episodes=20, seeds=2)
+    )[-1]
+
+
+def test_an_entry_says_what_was_measured(board):
+    (entry,) = board["entries"]
+    batch = hf.explore_many(
+        hf.make("river-swim"),
+        "uniform",
+        episodes=20,
+        seeds=2,
+        checkpoints=[20],
+        curves=("gap", "eps"),
+        progress=False,
+    )
+    for curve in ("eps", "gap"):
+        values = batch.curves[curve][:, -1]
+        expected = values.min(), np.median(values), values.max()
+        np.testing.assert_allclose(entry[curve], expected, rtol=1e-3, atol=1e-12)
+    assert entry["seeds"] == [0, 1]
+    assert entry["episodes"] == 20
+    assert not entry["is_reconstruction"]
+    assert entry["constants"] == "none"
+    assert board["problems"]["river-swim"] == {
+        "class": "mixture",
+        "states": 8,
+        "actions": 2,
+        "horizon": 32,
+        "unknown": 2,
+    }
+    assert json.loads(json.dumps(board)) == board
+
+
+def test_an_entry_is_kept_and_others_are_replaced(board):
+    again = leaderboard.measure(board, ["uniform"], problems=["river-swim"], episodes=20, seeds=2)
+    assert list(again) == []
+    (more,) = leaderboard.measure(board, ["uniform"], problems=["river-swim"], episodes=30, seeds=2)
+    assert [entry["episodes"] for entry in more["entries"]] == [30]
+
+
+def test_an_algorithm_that_refuses_says_why(board):
+    name = "river-swim (table)"
+    (found,) = leaderboard.measure(board, ["jin2020"], problems=[name], episodes=5, seeds=1)
+    entry = found["entries"][-1]
+    assert entry["eps"] is None
+    assert "budget is 5 episodes" in entry["refusal"]
+    assert "budget is 5 episodes" in leaderboard.page(found)
+
+
+def test_algorithms_are_measured_on_their_class_only(board):
+    assert list(leaderboard.measure(board, ["rf-ucrl"], problems=["river-swim"], episodes=5, seeds=1)) == []
+
+
+@pytest.mark.parametrize("name", sorted(EXPLORERS))
+def test_every_algorithm_has_a_paper_or_says_that_there_is_none(name):
+    about = leaderboard.describe(name, "river-swim", 10, 1)
+    assert about["paper"], name
+    assert about["is_reconstruction"] == ("reconstruction" in about["explorer"])
+    assert json.loads(json.dumps(about)) == about
+
+
+def test_the_commit_is_that_of_the_repository():
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    if head.returncode != 0:
+        assert leaderboard.commit() is None
+    else:
+        assert head.stdout.startswith((leaderboard.commit() or "").removesuffix("+"))
+
+
+def test_wrong_names_and_files_are_refused(tmp_path):
+    with pytest.raises(hf.errors.UnknownNameError, match="river-swim"):
+        list(leaderboard.measure(leaderboard.empty(), ["uniform"], problems=["river-swum"]))
+    with pytest.raises(hf.errors.OptionError, match="not a leaderboard"):
+        leaderboard.check({"format": 99})
+    file = tmp_path / "board.json"
+    for content in ("no json", '{"format": 0}'):
+        file.write_text(content)
+        assert isinstance(
+            CliRunner().invoke(app, ["leaderboard", str(file)]).exception, hf.errors.OptionError
+        )
+    empty = CliRunner().invoke(app, ["leaderboard", str(tmp_path / "new.json")])
+    assert "has no entries" in str(empty.exception)
+
+
+def test_one_command_adds_an_algorithm(board, tmp_path):
+    file, page = tmp_path / "board.json", tmp_path / "board.md"
+    file.write_text(json.dumps(board))
+    arguments = ["--explorer", "goal-cycling", "--problem", "river-swim", "--episodes", "20", "--seeds", "2"]
+    result = CliRunner().invoke(app, ["leaderboard", str(file), *arguments, "--page", str(page)])
+    assert result.exit_code == 0, result.output
+    found = json.loads(file.read_text())
+    assert {entry["explorer"] for entry in found["entries"]} == {"uniform", "goal-cycling"}
+    assert [entry["eps"][1] for entry in found["entries"]] == sorted(
+        entry["eps"][1] for entry in found["entries"]
+    )
+    assert page.read_text() == leaderboard.page(found)
+    assert "goal-cycling" in result.output
+
+
+def test_the_stored_page_shows_the_stored_numbers():
+    stored = leaderboard.check(json.loads((ROOT / "docs" / "leaderboard.json").read_text()))
+    assert (ROOT / "docs" / "leaderboard.md").read_text() == leaderboard.page(stored)
+    assert stored["table1"] == leaderboard.empty()["table1"]
+    assert len(stored["table1"]) == len(table1())
+    for entry in stored["entries"]:
+        assert {"paper", "constants", "is_reconstruction", "seeds", "commit"} <= entry.keys()
+        assert entry["commit"]
+        assert not entry["commit"].endswith("+")
+        if "refusal" in entry:
+            assert entry["eps"] is entry["gap"] is None
+            continue
+        low, middle, high = entry["eps"]
+        assert 0 <= low <= middle <= high <= 1
+        assert entry["gap"][2] <= 1
+
+
+OWN = '''"""Paper: mine, 2026.
+Algorithm: uniform.
+"""
+
+from horizonfree.explorers.uniform import Uniform
+
+
+class Mine(Uniform):
+    """Every action alike."""
+'''
+
+
+def test_an_algorithm_of_ones_own_is_added_by_its_name(tmp_path, monkeypatch):
+    (tmp_path / "own_for_leaderboard.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    names = ["own_for_leaderboard:Mine", "uniform"]
+    *_, board = leaderboard.measure(leaderboard.empty(), names, problems=["river-swim"], episodes=10, seeds=1)
+    mine, uniform = sorted(board["entries"], key=lambda entry: entry["explorer"])
+    assert mine["explorer"] == "own_for_leaderboard:Mine"
+    assert mine["paper"] == "mine, 2026."
+    assert mine["eps"] == uniform["eps"]
