@@ -117,10 +117,12 @@ def save_figure(axes: Any, path: Any) -> None:
 
 def check_suffix(path: Any) -> Path:
     """The path of a figure; its suffix must be one of SUFFIXES."""
-    path = Path(path).expanduser()
-    if path.suffix.lower() not in SUFFIXES:
-        raise OptionError(f"{path} has the suffix {path.suffix!r}; a figure is a {', '.join(SUFFIXES)} file")
-    return path
+    target: Path = Path(path).expanduser()
+    if target.suffix.lower() not in SUFFIXES:
+        raise OptionError(
+            f"{target} has the suffix {target.suffix!r}; a figure is a {', '.join(SUFFIXES)} file"
+        )
+    return target
 
 
 def thin_ticks(ticks: list[int]) -> list[int]:
