@@ -33,6 +33,7 @@ FLAGS = (
 BUILDS: dict[str, tuple[str, ...]] = {"baseline": ()}
 if platform.machine() in ("x86_64", "AMD64"):
     BUILDS["x86-64-v3"] = ("-march=x86-64-v3",)
+    BUILDS["x86-64-v4"] = ("-march=x86-64-v4",)
 
 
 class NativeBuildHook(BuildHookInterface):

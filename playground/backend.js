@@ -42,9 +42,12 @@ export async function open(report) {
   else choice.append(label, input);
   document.querySelector("header").append(choice);
   if (name && !runs.some((run) => run.name === name)) throw new Error(`There is no run ${name.slice(0, 40)} here.`);
-  show = report;
-  if (name) return send({ run: name });
+  if (name) {
+    show = report;
+    return send({ run: name });
+  }
   linkNote = "It opens this reward on a page with the same run.";
+  document.querySelector("main").hidden = true;
   report("Choose a run. Everything is computed in this browser; nothing is sent anywhere.");
   return chosen(input, report);
 }
@@ -61,9 +64,11 @@ function chosen(input, report) {
     input.onchange = async () => {
       const files = [...input.files].filter((file) => file.webkitRelativePath.split("/").length === 2);
       try {
+        show = report;
         if (files.reduce((sum, file) => sum + file.size, 0) > MAX_BYTES) throw new Error("This folder is too large for the browser.");
         await send({ files: await Promise.all(files.map(async (file) => ({ name: file.name, bytes: await file.arrayBuffer() }))) });
         input.disabled = true;
+        document.querySelector("main").hidden = false;
         resolve();
       } catch (error) {
         report(error.message);

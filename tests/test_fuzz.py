@@ -324,6 +324,7 @@ FOUND = [
     ("from_noise", {"models": HUGE[:2]}),
     ("from_simulators", {"smoothing": 10**400}),
     ("from_simulators", {"smoothing": 1e308}),
+    ("from_simulators", {"smoothing": np.float16(1.0)}),
     ("from_simulators", {"seed": 0.0}),
     ("LinearMDP.from_features", {"phi": RAGGED}),
     ("Tabular", {"terminal": RAGGED}),
@@ -369,6 +370,17 @@ def test_valid_arguments_are_answered_and_unknown_ones_refused(subtests: pytest.
 
 def test_every_public_name_is_tried() -> None:
     tried = {name.split()[0].split(".")[0] for name in ENTRIES}
-    kinds = {"Batch", "Certificate", "Mixture", "Plan", "Problem", "Run", "Sweep", "explorers", "problems"}
+    kinds = {
+        "Batch",
+        "Certificate",
+        "Mixture",
+        "Plan",
+        "Problem",
+        "PythonExplorer",
+        "Run",
+        "Sweep",
+        "explorers",
+        "problems",
+    }
     without_arguments = {"show_versions"}
     assert set(hf.__all__) - kinds - without_arguments <= tried

@@ -63,7 +63,7 @@ def _register(kind: type) -> None:
 
 
 def _unchecked(kind: type[_T], values: Iterable[tuple[str, Any]]) -> _T:
-    """A node of such values, arrays or not: trees are filled with other things on their way."""
+    """A node with these values, arrays or not: JAX also fills trees with placeholders."""
     x = object.__new__(kind)
     x.__dict__.update(values)
     return x

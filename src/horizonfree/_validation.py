@@ -67,6 +67,8 @@ def check_state(state: Any, name: str, num_states: int) -> int:
 def check_number(value: Any, name: str, low: float, high: float, meaning: str) -> float:
     """A real number from low to high, ends included."""
     is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if isinstance(value, np.floating):
+        value = float(value)  # a half float cannot be compared with 1e300
     require(is_number and low <= value <= high, name, value, meaning)
     return float(value)
 

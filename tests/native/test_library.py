@@ -164,7 +164,7 @@ def test_without_a_compiler_the_installation_goes_on_and_says_so(build, monkeypa
 
 
 def test_the_compiler_has_no_warnings(build, tmp_path):
-    command = [*build.find_compiler(), *build.FLAGS, "-Wall", "-Wextra", "-Wno-psabi", "-Werror"]
+    command = [*build.find_compiler(), *build.FLAGS, "-Wall", "-Wextra", "-Werror"]
     sources = sorted(map(str, library.FOLDER.glob("*.c")))
     for flags in build.BUILDS.values():
         done = subprocess.run(

@@ -298,9 +298,19 @@ class Tangent:
         two = self.chi(s, a, change) + rho * max(top - c - mid, c + mid - bottom)
         return g, min(one, two, 2 * cap_next)
 
+    def rise(self, s, a, J, B, up, lo):
+        """By how much the best value of a pair may exceed Q + g.u."""
+        if not math.isfinite(self.eps[s, a]):
+            return math.inf
+        can, middle_J = self.possible[s, a], self.mean(s, a, J)
+        rho = 1 - math.exp(-self.eps[s, a]) if self.is_open[s, a] else 0.0
+        apart = np.array([self.size(J[i] - middle_J) for i in range(self.S)])
+        beyond = rho * (up[can].max() - lo[can].min() + self.mean(s, a, B))
+        return self.high(s, a, B, 0.0) + self.chi(s, a, apart) + beyond
+
     def bounds(self, reward, policy, start):
         """value, low, high, interval, tangent at the start."""
-        V, up, upi, lo, D, _, _ = self.values(reward, policy)
+        V, up, upi, lo, D, *_ = self.values(reward, policy)
         return {
             "value": V[start],
             "low": lo[start],
@@ -311,27 +321,27 @@ class Tangent:
 
     def difference(self, reward, policies, start):
         """Corollary 6a: the least and the largest difference of the values of two policies, by tangents."""
-        (V, *_, R, J), (W, *_, T, K) = (self.values(reward, policy) for policy in policies)
+        (V, *_, R, _, J), (W, *_, T, _, K) = (self.values(reward, policy) for policy in policies)
         error = self.size(J[start] - K[start]) + R[start] + T[start]
         return V[start] - W[start] - error, V[start] - W[start] + error
 
     def values(self, reward, policy):
-        """V, up, upi, lo, D, R, J of every state at the first step."""
+        """V, up, upi, lo, D, R, B, J of every state at the first step."""
         H, S, X = len(reward), self.S, len(self.pairs)
         caps = [min(1.0, float(reward[h:].max((1, 2)).sum())) for h in range(H)] + [0.0]
-        V, up, upi, lo, D, R, J = *(np.zeros(S) for _ in range(6)), np.zeros((S, X, S))
+        V, up, upi, lo, D, R, B, J = *(np.zeros(S) for _ in range(7)), np.zeros((S, X, S))
         for h in reversed(range(H)):
-            now = [np.zeros(S) for _ in range(6)] + [np.zeros((S, X, S))]
+            now = [np.zeros(S) for _ in range(7)] + [np.zeros((S, X, S))]
             for s in range(S):
                 for x, y in zip(
                     now,
-                    self.state(h, s, reward[h, s], policy[h, s], caps[h : h + 2], V, up, upi, lo, D, R, J),
+                    self.state(h, s, reward[h, s], policy[h, s], caps[h : h + 2], V, up, upi, lo, D, R, B, J),
                 ):
                     x[s] = y
-            V, up, upi, lo, D, R, J = now
-        return V, up, upi, lo, D, R, J
+            V, up, upi, lo, D, R, B, J = now
+        return V, up, upi, lo, D, R, B, J
 
-    def state(self, h, s, r, pi, caps, V, up, upi, lo, D, R, J):
+    def state(self, h, s, r, pi, caps, V, up, upi, lo, D, R, B, J):
         cap, cap_next = caps
         actions = range(self.num_actions)
         row = [self.P[s, a] if math.isfinite(self.eps[s, a]) else np.zeros(self.S) for a in actions]
@@ -345,11 +355,17 @@ class Tangent:
         lower = np.array([max(0.0, r[a] - self.high(s, a, -lo, 0.0)) for a in actions])
         low = max(float(pi @ lower), value - size - rest)
         high = min(float(pi @ upper), value + size + rest)
-        d = 0.0
+        d, b = 0.0, 0.0
         for a in actions:
             by_slopes = Q[a] - value + self.size(g[a] - own_J) + (1 - pi[a]) * loc[a]
             by_slopes += sum(pi[b] * loc[b] for b in actions if b != a) + float(abs(row[a] - own_row) @ R)
             star = min(cap, r[a] + self.high(s, a, up, cap_next))
             d = max(d, min(min(upper[a] - low, by_slopes) + self.high(s, a, D, cap_next), star - low))
-        best = min(cap, max(r[a] + self.high(s, a, up, cap_next) for a in actions), high + d)
-        return value, best, high, low, min(d, best - low, cap), rest, own_J
+            above = Q[a] - value + self.size(g[a] - own_J) + self.rise(s, a, J, B, up, lo)
+            b = max(b, min(above, star - value + size))
+        b = min(b, d + rest)
+        d = min(d, b + rest)
+        best = min(
+            cap, max(r[a] + self.high(s, a, up, cap_next) for a in actions), high + d, value + size + b
+        )
+        return value, best, high, low, min(d, best - low, cap), rest, b, own_J

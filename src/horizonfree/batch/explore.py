@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from horizonfree._plots import CURVE_TITLES, LOSS_TOLERANCE, draw_bands, new_axes
-from horizonfree._validation import check_bool, check_count, check_int, check_known, short_repr
+from horizonfree._validation import check_bool, check_count, check_int, check_known, require
 from horizonfree._x64 import x64
 from horizonfree.batch.chunks import open_store
 from horizonfree.batch.evaluate import CURVES, build_evaluation, worker_pool
@@ -289,10 +289,12 @@ def _single_program(over: Mapping[str, Any] | None) -> Iterator[None]:
 
 
 def _check_measure(measure: Any, out: Any) -> None:
-    if measure is not None and not callable(measure):
-        raise OptionError(
-            f"measure is {short_repr(measure)}; it must be a function of a run that returns numbers by name"
-        )
+    require(
+        measure is None or callable(measure),
+        "measure",
+        measure,
+        "a function of a run that returns numbers by name",
+    )
     if measure is not None and out is not None:
         raise OptionError(
             "numbers of measure= cannot be checked when they are read from a folder; leave out= or measure= out"
@@ -300,10 +302,12 @@ def _check_measure(measure: Any, out: Any) -> None:
 
 
 def _check_checkpoints(checkpoints: Any, episodes: int) -> Int[np.ndarray, " C"]:
-    if not np.iterable(checkpoints) or isinstance(checkpoints, str):
-        raise OptionError(
-            f"checkpoints is {short_repr(checkpoints)}; it must be a list of numbers of episodes"
-        )
+    require(
+        np.iterable(checkpoints) and not isinstance(checkpoints, str),
+        "checkpoints",
+        checkpoints,
+        "a list of numbers of episodes",
+    )
     for k in (entries := list(checkpoints)):
         check_int(k, "checkpoint", 1, episodes, f"a number of episodes from 1 to {episodes}")
     return np.unique(np.asarray(entries, np.int64))

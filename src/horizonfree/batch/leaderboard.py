@@ -35,8 +35,8 @@ SUFFIX = " (table)"
 MEASURES = ("eps", "gap")
 INTRODUCTION = """# Leaderboard
 
-Every algorithm of the library on every named problem of its model class: what is certified for every reward, and what
-plans truly lose. Options are the defaults; nothing is tuned for a problem.
+Algorithms on the named problems of their model class: what is certified for every reward, and what plans truly
+lose. Options are the defaults; nothing is tuned for a problem.
 
     horizonfree leaderboard docs/leaderboard.json --explorer NAME --page docs/leaderboard.md
 
@@ -231,6 +231,9 @@ def page(board: Mapping[str, Any]) -> str:
                 f"{entry['constants']} | {entry['episodes']}, {len(entry['seeds'])} | {commit} |"
             )
         lines.append("")
+    missing = [name for name in problem_names() if name not in board["problems"]]
+    if missing:
+        lines += ["## Not measured yet", "", ", ".join(missing) + ".", ""]
     lines += ["## Table 1 of the paper", "", "Rates are up to constants and logarithms.", ""]
     lines += [
         "| class | algorithm | source | rewards | bound | episodes | here |",

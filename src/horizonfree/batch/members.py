@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from horizonfree._validation import check_floats, check_int, check_seed, short_repr
+from horizonfree._validation import check_floats, check_int, check_seed, require, short_repr
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.explorers.base import Explorer
 from horizonfree.models.base import Model
@@ -55,8 +55,7 @@ def build_members(problems: tuple[Problem, ...], explorers: tuple[Explorer, ...]
     chosen = tuple(seeds if np.iterable(seeds) else range(check_int(seeds, "seeds", 1, MAX_SEEDS, meaning)))
     for seed in chosen:
         check_seed(seed)
-    if not chosen:
-        raise OptionError(f"seeds is {short_repr(seeds)}; it must be {meaning}")
+    require(chosen, "seeds", seeds, meaning)
     for i, problem in enumerate(problems):
         problem.kernel()  # raises for a problem without truth
         _check_same_shape(problem.model, problems[0].model, i)
@@ -69,15 +68,16 @@ def resolve_problems(problem: Problem | Sequence[Problem], truths: Any) -> tuple
         if truths is not None:
             raise OptionError("truths= needs a single problem; problems of a list have their own truths")
         problems = tuple(problem) if np.iterable(problem) else (problem,)
-        if not problems or not all(isinstance(x, Problem) for x in problems):
-            raise OptionError(
-                f"problem is {short_repr(problem)}; it must be a Problem or a list of at least one"
-            )
+        require(
+            problems and all(isinstance(x, Problem) for x in problems),
+            "problem",
+            problem,
+            "a Problem or a list of at least one",
+        )
         return problems
     if truths is None:
         return (problem,)
-    if not np.iterable(truths):
-        raise OptionError(f"truths is {short_repr(truths)}; it must be a list of parameters")
+    require(np.iterable(truths), "truths", truths, "a list of parameters")
     model = problem.model
     parameters = [model.parameter(truth, f"truths[{i}]") for i, truth in enumerate(truths)]
     if not parameters:
@@ -100,8 +100,7 @@ def resolve_explorers(explorer: Explorer, over: Any) -> tuple[Explorer, ...]:
             f"over names {name!r}; the numbers of this explorer are {', '.join(known) or 'none'}"
         )
     chosen = check_floats(values, f"over[{name!r}]")
-    if chosen.ndim != 1 or not chosen.size:
-        raise OptionError(f"over[{name!r}] is {short_repr(values)}; it must be a list of at least one value")
+    require(chosen.ndim == 1 and chosen.size, f"over[{name!r}]", values, "a list of at least one value")
     return tuple(dataclasses.replace(explorer, **{name: float(value)}) for value in chosen)
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree._validation import check_floats, short_repr
+from horizonfree._validation import check_floats, require
 from horizonfree._x64 import Number, to_numpy, x64
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.estimators.ridge import Ridge, in_blocks, inverse_root, times, update_root
@@ -147,8 +147,7 @@ def home(
             )
     scalars = {"beta": beta, "alpha": alpha, "gamma": gamma}
     for name, value in scalars.items():
-        if np.ndim(check_floats(value, name)) or not np.isfinite(value):
-            raise OptionError(f"{name} is {short_repr(value)}; it must be a finite number")
+        require(not np.ndim(check_floats(value, name)) and np.isfinite(value), name, value, "a finite number")
     return to_numpy(_home(*arrays.values(), *(np.float64(x) for x in scalars.values())))
 
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from horizonfree._validation import check_probability
+from horizonfree._validation import check_probability, require
 from horizonfree._x64 import Number, x64
 from horizonfree.errors import OptionError
 from horizonfree.estimators import radius_hf
@@ -52,8 +52,7 @@ class Radii(NamedTuple):
 
 def check_options(constants: str, scale: float, bias_scale: float, delta: float) -> None:
     """Check the options of a radius."""
-    if constants not in ("paper", "scaled"):
-        raise OptionError(f"constants is {constants!r}; it must be 'paper' or 'scaled'")
+    require(constants in ("paper", "scaled"), "constants", constants, "'paper' or 'scaled'")
     for name, value in {"scale": scale, "bias_scale": bias_scale}.items():
         if not 0 <= value <= MAX_SCALE:
             raise OptionError(f"{name} is {value}; it must lie between 0 and {MAX_SCALE:g}")

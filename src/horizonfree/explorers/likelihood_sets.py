@@ -49,7 +49,7 @@ class Approximation(NamedTuple):
 
 
 def explored_with(model: MixtureModel, evidence: MixtureEvidence, delta: float) -> Approximation:
-    """About the ellipsoid of the bet with the smallest slack per episode; traced, and no confidence set."""
+    """Approximately the ellipsoid of the e-process with the smallest slack per episode, no confidence set; traced."""
     valid, theta = model.valid, evidence.theta
     at, p = coordinates(valid), jnp.maximum(valid.rows @ theta, TINY)
     slack = evidence.loss - jnp.log(delta * evidence.weights) + (evidence.since * jnp.log(p)).sum(-1)

@@ -87,5 +87,5 @@ class LinearDesign(Explorer):
         return plan(model, current_sums(state.sums, evidence), LAM, reward)
 
     def claim(self, model: LinearModel, state: State) -> None:
-        """None of its own: the certificate of its evidence is the guarantee."""
+        """No claim of its own; the certificate of the evidence is the guarantee."""
         return None

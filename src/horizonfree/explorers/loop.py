@@ -48,8 +48,7 @@ def is_due(state: Any) -> Bool[Array, "*batch"] | None:
 
 
 def episodes_until_due(state: Any) -> Int[Array, "*batch"] | None:
-    """For how many episodes, the next one included, the policy does not change; None if the state has no such
-    number."""
+    """The number of episodes, including the next one, with the present policy; None if the state has none."""
     return getattr(state, "left", None)
 
 

@@ -51,5 +51,5 @@ class OptimalDesign(PlugIn):
         return evidence.theta
 
     def claim(self, model: MixtureModel, state: State) -> None:
-        """None of its own: the certificate of its evidence is the guarantee."""
+        """No claim of its own; the certificate of the evidence is the guarantee."""
         return None

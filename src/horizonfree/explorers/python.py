@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from horizonfree._arrays import Array
 from horizonfree._jit import jit
-from horizonfree._validation import check_real, short_repr
+from horizonfree._validation import check_real, require, short_repr
 from horizonfree._x64 import Leaf, to_device, to_numpy, x64
 from horizonfree.errors import OptionError
 from horizonfree.explorers.base import Explorer, ExplorerPlan
@@ -192,10 +192,12 @@ def _estimate(model: Model, evidence: Evidence) -> Kernel:
 def _checked_memory(explorer: PythonExplorer, memory: Any, before: Any) -> dict[str, np.ndarray]:
     """The state as arrays by name, which have the shapes and types of the state before."""
     name = type(explorer).__name__
-    if not isinstance(memory, Mapping) or not all(isinstance(key, str) for key in memory):
-        raise OptionError(
-            f"the state of {name} is {short_repr(memory)}; it must be a dictionary of arrays by name"
-        )
+    require(
+        isinstance(memory, Mapping) and all(isinstance(key, str) for key in memory),
+        f"the state of {name}",
+        memory,
+        "a dictionary of arrays by name",
+    )
     arrays = {key: check_real(x, f"state[{key!r}] of {name}") for key, x in sorted(memory.items())}
     if before is not None:
         for key in sorted({*arrays, *before}):

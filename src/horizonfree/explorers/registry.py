@@ -37,7 +37,7 @@ class Entry(NamedTuple):
 
     @property
     def explorer_type(self) -> "type[Explorer]":
-        """Its class; imports JAX."""
+        """The class of the explorer; imports JAX."""
         from horizonfree.explorers.base import Explorer
 
         module, _, name = self.path.partition(":")

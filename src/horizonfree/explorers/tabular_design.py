@@ -90,5 +90,5 @@ class TabularDesign(Explorer):
         return ExplorerPlan(*optimal_jax(model.estimate(evidence), reward))
 
     def claim(self, model: TabularModel, state: State) -> None:
-        """None of its own: the certificate of its evidence is the guarantee."""
+        """No claim of its own; the certificate of the evidence is the guarantee."""
         return None

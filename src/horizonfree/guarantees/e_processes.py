@@ -1,4 +1,4 @@
-"""When the bets of a class of models start, and what they weigh: declared before the first episode.
+"""When the e-processes of a model class start, and their weights: declared before the first episode.
 
 Bets of richer classes against a class: e-values, and what they say. Proofs in docs/alternatives.md.
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._validation import check_int, short_repr, suggestion
+from horizonfree._validation import check_int, require, short_repr, suggestion
 from horizonfree.errors import OptionError, ShapeError, UnknownNameError
 from horizonfree.mdp.space import Space
 
@@ -25,10 +25,12 @@ STATE_BEFORE_START = "before the start"  # the state that is added where the sta
 
 def named(layout: Any, space: Space, num_weights: int, **given: Any) -> dict[str, Any]:
     """A layout with these names. Raises an error for too few names or for equal ones."""
-    if not (layout is None or isinstance(layout, Mapping)):
-        raise OptionError(
-            f"layout is {short_repr(layout)}; it must be a dictionary, as Problem.layout describes it"
-        )
+    require(
+        layout is None or isinstance(layout, Mapping),
+        "layout",
+        layout,
+        "a dictionary, as Problem.layout describes it",
+    )
     result = dict(layout or {})
     sizes = {
         "states": space.num_states,
@@ -45,8 +47,7 @@ def _checked(names: Any, kind: str, size: int) -> list[str]:
     """`size` different texts."""
     is_list = isinstance(names, (list, tuple)) or (isinstance(names, np.ndarray) and names.ndim == 1)
     texts = [x for x in names if isinstance(x, str)] if is_list else []
-    if not is_list or len(texts) != len(names):
-        raise OptionError(f"{kind} is {short_repr(names)}; it must be a list of names, which are text")
+    require(is_list and len(texts) == len(names), kind, names, "a list of names, which are text")
     if len(texts) != size:
         raise ShapeError(f"{kind} has {len(texts)} names; there are {size} {kind}")
     first: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Policies as people give them: actions [H, S] or their probabilities [H, S, A], or one step of these for all.
+"""Policies: actions [H, S] or their probabilities [H, S, A], or one step of these for all steps.
 
 Actions that exist in some states only.
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int
 
-from horizonfree._validation import check_real, short_repr
+from horizonfree._validation import check_real, require
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.mdp.space import Space
 
@@ -85,10 +85,9 @@ def _table_of_function(allowed: Any, S: int, A: int) -> np.ndarray:
             raise OptionError(
                 f"actions_allowed(s={s}, a={a}) fails: {type(error).__name__}: {error}; it takes s and a"
             ) from error
-        if not isinstance(result, bool | np.bool_):
-            raise OptionError(
-                f"actions_allowed(s={s}, a={a}) is {short_repr(result)}; it must be True or False"
-            )
+        require(
+            isinstance(result, bool | np.bool_), f"actions_allowed(s={s}, a={a})", result, "True or False"
+        )
         table[s, a] = result
     return table
 

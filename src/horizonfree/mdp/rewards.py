@@ -205,7 +205,7 @@ def as_table(problem: HasSpace, reward: RewardLike) -> Float[np.ndarray, "H S A"
 
 
 def _shaped(space: Space, reward: Any, shapes: list[tuple[int, ...]]) -> np.ndarray:
-    """Finite numbers in one of these shapes."""
+    """An array of finite numbers in one of these shapes."""
     array = check_floats(reward, "the reward")
     if array.shape not in shapes:
         words = {1: "[S]", 2: "[S, A]", 3: "[H, S, A]"}

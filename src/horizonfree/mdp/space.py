@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array, Leaf, node, static
-from horizonfree._validation import check_floats, check_int
+from horizonfree._validation import check_floats, check_int, require
 from horizonfree.errors import KernelError, ShapeError
 
 TOLERANCE = 1e-8  # how far a row of probabilities may be from summing to one
@@ -72,7 +72,7 @@ class Space:
         return Kernel(self.succ, prob, self.is_dense)
 
     def at_start(self, V: _Array) -> _Array:
-        """Of values of the states [..., S] that of the start, or its mean over the start; NumPy's or traced."""
+        """The value [..., S] at the start, or its mean over a drawn start; NumPy or traced."""
         states: Any = V
         return cast(_Array, states[..., self.start] if self.initial is None else states @ self.initial)
 
@@ -134,7 +134,7 @@ def make_space(
     start: Any,
     acts: Int[np.ndarray, "S A"] | None = None,
 ) -> Space:
-    """The space of these lists; refuses what is no horizon and no start, a state or a distribution over states."""
+    """The space of these successor lists, after checking horizon and start (a state or a distribution)."""
     S = succ.shape[0]
     horizon = check_int(
         horizon, "horizon", 1, MAX_HORIZON, f"a number of steps, 1 to {MAX_HORIZON:,}", ShapeError
@@ -223,15 +223,17 @@ def check_space(space: Space) -> None:
     S, A, _ = succ.shape
     _check_acts(space.acts, succ, support)
     is_full = np.array_equal(succ, np.broadcast_to(np.arange(S), (S, A, S)))
-    if not isinstance(space.is_dense, bool) or space.is_dense > is_full:
-        raise ShapeError(
-            f"is_dense is {space.is_dense!r}; it must be true where succ lists all states, or false"
-        )
+    require(
+        isinstance(space.is_dense, bool) and space.is_dense <= is_full,
+        "is_dense",
+        space.is_dense,
+        "true where succ lists all states, or false",
+        ShapeError,
+    )
     start = space.start if space.initial is None else np.asarray(space.initial)
     again = make_space(succ, support, space.is_dense, space.horizon, start)
     for name, x in {"horizon": space.horizon, "start": space.start}.items():
-        if isinstance(x, float):
-            raise ShapeError(f"{name} is {x!r}; it must be a whole number, without a point")
+        require(not isinstance(x, float), name, x, "a whole number, without a point", ShapeError)
     if space.initial is not None and np.asarray(space.initial).dtype != np.float64:
         raise ShapeError(f"start has type {np.asarray(space.initial).dtype}; a distribution is float64")
     is_bool = np.asarray(space.reachable).dtype == bool
@@ -349,7 +351,7 @@ class Trajectory:
     j: Int[Leaf, "*batch H"]
 
 
-# The states that episodes can come to, a space of these alone, and arrays over all states restricted to them.
+# The reachable states, the space of these states, and arrays restricted to them.
 #
 # An episode of H steps acts in the reachable states, and ends in one of their successors. On a grid of 447 x 447
 # cells with H = 50 these are 1,326 of 199,809. On them alone every episode has the same law under every parameter and

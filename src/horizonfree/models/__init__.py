@@ -1,1 +1,1 @@
-"""Model classes: what a learner may know, and confidence sets."""
+"""Model classes and their confidence sets."""

@@ -199,7 +199,7 @@ class Bounds:
 
 @dataclass(frozen=True, eq=False)
 class Described:
-    """What texts need to know of a problem: its layout has names of states and actions, and what its log assumes."""
+    """What texts need of a problem: a layout with names of states and actions, and the assumptions of its log."""
 
     layout: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
@@ -355,7 +355,7 @@ class Diagnostics(abc.ABC):
 
 
 class Alternatives:
-    """What richer classes need to know of a model class to bet against it. `names` are the automatic ones."""
+    """What richer classes need to know of a model class to test it. `names` are the automatic ones."""
 
     names: ClassVar[tuple[str, ...]] = ()
 

@@ -51,7 +51,7 @@ class Draws(NamedTuple):
 
 
 def no_posterior(*_: Any) -> Draws:
-    """Of model classes without a prior."""
+    """Raises an error: this model class has no prior."""
     raise OptionError(
         "a posterior is available for mixtures and tabular MDPs only: no usual prior on the measures of a linear MDP "
         "keeps them probabilities; describe the problem as one of those"
@@ -59,7 +59,7 @@ def no_posterior(*_: Any) -> Draws:
 
 
 def converged(x: Float[np.ndarray, "T C k"]) -> Convergence:
-    """Of the worst quantity."""
+    """The convergence of the worst quantity."""
     steps, chains, _ = x.shape
     r_hat, effective = diagnostics(x)
     return Convergence(float(r_hat.max()), float(effective.min()), chains, steps)

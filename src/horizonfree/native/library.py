@@ -1,7 +1,8 @@
 """The shared library that hatch_build.py compiles from the C files of this folder, if there is a compiler.
 
-There is one build for every processor and, on x86, one for processors with AVX2 and FMA; the better one that runs here
-is loaded. Functions for NumPy are called through ctypes, functions for compiled JAX programs through ffi.py.
+There is one build for every processor and, on x86, one for processors with AVX2 and FMA and one for AVX-512; the best
+one that runs here is loaded. Functions for NumPy are called through ctypes, functions for compiled JAX programs through
+ffi.py.
 """
 
 import ctypes
@@ -10,18 +11,16 @@ from functools import cache
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-BUILDS = ("baseline", "x86-64-v3")  # indexed by horizonfree_cpu_level
+BUILDS = ("baseline", "x86-64-v3", "x86-64-v4")  # indexed by horizonfree_cpu_level
 
 
 @cache
 def load() -> tuple[ctypes.CDLL, str] | None:
     """The library and the name of its build; None, with one warning, if there is none."""
     try:
-        baseline = ctypes.CDLL(str(path_of("baseline")))
-        build = BUILDS[baseline.horizonfree_cpu_level()]
-        return (
-            (ctypes.CDLL(str(path_of(build))), build) if path_of(build).exists() else (baseline, "baseline")
-        )
+        level = ctypes.CDLL(str(path_of("baseline"))).horizonfree_cpu_level()
+        build = next(x for x in reversed(BUILDS[: level + 1]) if path_of(x).exists())
+        return ctypes.CDLL(str(path_of(build))), build
     except OSError:
         warnings.warn(
             "horizonfree runs without its native library, several times slower in some places; install a C compiler "

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #define LANES 16         /* rewards that are planned for together */
-#define ROWS 3           /* rows of a dense kernel whose sums fill the registers */
 #define CHUNK 128        /* successors of dense rows that are taken together */
 #define TILE 16          /* states whose rewards and results are moved together */
 #define UNROLL 16        /* sums side by side */
@@ -19,7 +18,14 @@
 #define EPS 2.220446049250313e-16
 #define INLINE static inline __attribute__((always_inline))
 
-typedef double vec __attribute__((vector_size(32), aligned(8)));
+#if defined(__AVX512F__)
+#define BYTES 64 /* of a vector: what a register holds, since GCC splits longer ones badly */
+#define ROWS 6   /* rows of a dense kernel whose sums fill the registers */
+#else
+#define BYTES 32
+#define ROWS 3
+#endif
+typedef double vec __attribute__((vector_size(BYTES), aligned(8)));
 typedef double quad __attribute__((vector_size(32), aligned(8)));
 typedef int64_t order __attribute__((vector_size(32)));
 enum { WIDTH = sizeof(vec) / sizeof(double), VECS = LANES / WIDTH };
@@ -159,7 +165,7 @@ static void multiply_rows(const double *p, int64_t n, const int64_t *rows, int64
         for (; j + 2 * WIDTH <= n; j += 2 * WIDTH) {
             const vec first = *(const vec *)(v + j), second = *(const vec *)(v + j + WIDTH);
             for (int k = 0; k < 4; k++) {
-                __builtin_prefetch(next[k] + j);
+                for (int l = 0; l < 2 * WIDTH; l += 8) __builtin_prefetch(next[k] + j + l);
                 sum[k][0] += *(const vec *)(x[k] + j) * first;
                 sum[k][1] += *(const vec *)(x[k] + j + WIDTH) * second;
             }
@@ -298,15 +304,33 @@ static void add_dense(const double *p, int64_t n, const vec *after, vec *q, int6
 static inline void choose_lanes(const double *q, int64_t A, double slack, double *best, int32_t *choice)
 {
     double top[LANES], least[LANES];
-    int32_t first[LANES];
+    int64_t first[LANES]; /* as wide as the numbers that are compared */
     for (int b = 0; b < LANES; b++) top[b] = q[b], first[b] = 0;
     for (int64_t a = 1; a < A; a++)
         for (int b = 0; b < LANES; b++) top[b] = q[a * LANES + b] > top[b] ? q[a * LANES + b] : top[b];
     for (int b = 0; b < LANES; b++) least[b] = least_tied(top[b], slack);
     for (int64_t a = A - 1; a >= 0; a--)
-        for (int b = 0; b < LANES; b++) first[b] = q[a * LANES + b] >= least[b] ? (int32_t)a : first[b];
+        for (int b = 0; b < LANES; b++) first[b] = q[a * LANES + b] >= least[b] ? a : first[b];
     for (int b = 0; b < LANES; b++) best[b] = top[b];
     for (int b = 0; b < LANES; b++) choice[b] = (int32_t)first[b];
+}
+
+/* to[j][i] = from[i][j] for rows i < 4 and columns j < count, the rows `stride` apart. */
+INLINE void transpose(const double *from, int64_t from_stride, double *to, int64_t to_stride, int64_t count)
+{
+    int64_t j = 0;
+    for (; j + 4 <= count; j += 4) {
+        const quad a = *(const quad *)(from + j), b = *(const quad *)(from + from_stride + j);
+        const quad c = *(const quad *)(from + 2 * from_stride + j), d = *(const quad *)(from + 3 * from_stride + j);
+        const quad ab = __builtin_shuffle(a, b, (order){0, 4, 2, 6}), ba = __builtin_shuffle(a, b, (order){1, 5, 3, 7});
+        const quad cd = __builtin_shuffle(c, d, (order){0, 4, 2, 6}), dc = __builtin_shuffle(c, d, (order){1, 5, 3, 7});
+        *(quad *)(to + j * to_stride) = __builtin_shuffle(ab, cd, (order){0, 1, 4, 5});
+        *(quad *)(to + (j + 1) * to_stride) = __builtin_shuffle(ba, dc, (order){0, 1, 4, 5});
+        *(quad *)(to + (j + 2) * to_stride) = __builtin_shuffle(ab, cd, (order){2, 3, 6, 7});
+        *(quad *)(to + (j + 3) * to_stride) = __builtin_shuffle(ba, dc, (order){2, 3, 6, 7});
+    }
+    for (; j < count; j++)
+        for (int i = 0; i < 4; i++) to[j * to_stride + i] = from[i * from_stride + j];
 }
 
 /* values is scratch memory for 2 S LANES numbers, q for TILE A LANES. */
@@ -321,11 +345,11 @@ int64_t horizonfree_plan_block(const Problem *x, int64_t horizon, double *values
         for (int64_t from = 0; from < S; from += TILE) {
             const int64_t states = S - from < TILE ? S - from : TILE, rows = states * A;
             const double *p = x->prob + from * A * n;
-            for (int64_t b = 0; b < LANES; b++) {
+            for (int64_t b = 0; b < LANES; b += 4) {
                 const double *r = x->reward + ((b * x->reward_rows + h % x->reward_rows) * S + from) * A;
-                for (int64_t i = 0; i < rows; i++) q[i * LANES + b] = r[i];
-                nonfinite |= is_new(x, h) && has_nonfinite(r, rows);
+                transpose(r, x->reward_rows * S * A, q + b, LANES, rows);
             }
+            nonfinite |= is_new(x, h) && has_nonfinite(q, rows * LANES);
             if (!x->succ) add_dense(p, n, (vec *)after, (vec *)q, rows);
             else
                 for (int64_t i = 0; i < rows; i++)

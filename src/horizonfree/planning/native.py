@@ -39,7 +39,7 @@ def solve(
     all_values: bool,
     all_actions: bool,
 ) -> tuple[Int[np.ndarray, "*R H|1 S"], Float[np.ndarray, "*R H1|1 S"], bool] | None:
-    """As `induction.solve`; None without a compiler."""
+    """`induction.solve` in C; None without the native library."""
     functions = _functions()
     if functions is None:
         return None

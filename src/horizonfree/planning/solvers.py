@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from horizonfree._validation import check_finite_rewards, check_floats, check_real, short_repr
+from horizonfree._validation import check_finite_rewards, check_floats, check_real, require
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mdp.policies import policy_table
 from horizonfree.mdp.space import Kernel, start_distribution
@@ -140,10 +140,15 @@ def _is_batch(policy: np.ndarray) -> bool:
 
 def _blocks(rewards: Any) -> Iterator[list[np.ndarray]]:
     """Some rewards after the other; refuses what are no rewards, or none."""
-    if isinstance(rewards, (str, bytes, dict)) or np.ma.isMaskedArray(rewards) or not np.iterable(rewards):
-        raise ShapeError(
-            f"rewards is {short_repr(rewards)}; it must be a batch [R, H, S, A] or a list of rewards [H, S, A]"
-        )
+    require(
+        not isinstance(rewards, (str, bytes, dict))
+        and not np.ma.isMaskedArray(rewards)
+        and np.iterable(rewards),
+        "rewards",
+        rewards,
+        "a batch [R, H, S, A] or a list of rewards [H, S, A]",
+        ShapeError,
+    )
     left, first = iter(rewards), 0
     while block := [check_floats(x, f"rewards[{first + i}]") for i, x in enumerate(islice(left, LANES))]:
         for i, x in enumerate(block):

@@ -1,4 +1,4 @@
-"""A problem: what a learner knows of a system and, for simulation only, the hidden truth."""
+"""A problem: what is known of a system and, for simulations only, the true kernel."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace

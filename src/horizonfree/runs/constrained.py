@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from horizonfree._repr import ReprTable
-from horizonfree._validation import check_number, short_repr
+from horizonfree._validation import check_number, require, short_repr
 from horizonfree.errors import OptionError, RewardError
 from horizonfree.guarantees.certificate import (
     about,
@@ -154,10 +154,12 @@ def _check(
     problem: Problem, reward: Any, constraints: Any, model: str, misspecification: Any, is_extended: bool
 ) -> None:
     """Refuse what has no constrained plans."""
-    if isinstance(constraints, Constraint) or not isinstance(constraints, Sequence) or not len(constraints):
-        raise OptionError(
-            f"constraints is {short_repr(constraints)}; it must be a list such as [hf.at_most(cost, 0.01)]"
-        )
+    require(
+        not isinstance(constraints, Constraint) and isinstance(constraints, Sequence) and len(constraints),
+        "constraints",
+        constraints,
+        "a list such as [hf.at_most(cost, 0.01)]",
+    )
     for i, constraint in enumerate(constraints):
         if not isinstance(constraint, Constraint):
             raise OptionError(

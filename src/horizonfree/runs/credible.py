@@ -23,7 +23,7 @@ MOST_WEIGHTS = 16  # that are sampled in a few seconds
 
 
 class Likely(NamedTuple):
-    """What pages and the shell show under the proof; `refusal` says why there is nothing, if so."""
+    """What reports and the command line show beside the proof; `refusal`: why there is nothing."""
 
     low: float = np.nan
     high: float = np.nan
@@ -34,7 +34,7 @@ class Likely(NamedTuple):
     refusal: str = ""
 
     def data(self) -> dict[str, Any]:
-        """For JSON."""
+        """The content as plain data for JSON."""
         everything = self._asdict()
         refusal = everything.pop("refusal")
         return {"refusal": refusal} if refusal else everything
@@ -62,7 +62,7 @@ class Credible:
         return result
 
     def under(self, posterior: Posterior | None) -> "Credible":
-        """The same under another posterior of the run."""
+        """The answer under another posterior of the run."""
         if posterior is None:
             return self
         if posterior.model.space.sizes != self.run.problem.space.sizes:

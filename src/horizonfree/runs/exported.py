@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from horizonfree._validation import did_you_mean, short_repr
+from horizonfree._validation import did_you_mean, require, short_repr
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import confidence_of
 from horizonfree.mdp import names
@@ -31,8 +31,12 @@ def explicit_model(
         raise OptionError(
             f"what is {short_repr(what)}; it must be 'interval' or 'estimate'{did_you_mean(what, WHAT)}"
         )
-    if isinstance(floor, bool) or not isinstance(floor, (int, float)) or not 0 <= floor <= 1e-3:
-        raise OptionError(f"floor is {short_repr(floor)}; it must be 0 to 0.001")
+    require(
+        not isinstance(floor, bool) and isinstance(floor, (int, float)) and 0 <= floor <= 1e-3,
+        "floor",
+        floor,
+        "0 to 0.001",
+    )
     confidence, space = run.confidence(delta), run.problem.space
     if confidence.is_refuted:
         raise OptionError("the data refute the model class, so there is no confidence set to write")

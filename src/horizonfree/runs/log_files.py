@@ -17,6 +17,7 @@ from horizonfree._validation import (
     check_choice,
     check_count,
     check_real,
+    require,
     short_repr,
     suggestion,
 )
@@ -461,8 +462,12 @@ def _sizes(
     if names is not None and size is not None:
         raise OptionError(f"{role}s and num_{role}s both say how many {role}s there are; give one of them")
     if names is not None:
-        if not isinstance(names, (list, tuple)) or not all(isinstance(x, str) for x in names):
-            raise OptionError(f"{role}s is {short_repr(names)}; it must be a list of names")
+        require(
+            isinstance(names, (list, tuple)) and all(isinstance(x, str) for x in names),
+            f"{role}s",
+            names,
+            "a list of names",
+        )
         index = {x: i for i, x in enumerate(names)}
         return len(names), list(names), _numbers_of(rows, role, index, len(names)), False
     if labels.are_numbers and labels.labels and labels.labels[0] < 0:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._validation import check_count, check_floats, did_you_mean, short_repr, suggestion
+from horizonfree._validation import check_count, check_floats, did_you_mean, require, short_repr, suggestion
 from horizonfree.errors import OptionError, ShapeError, UnknownNameError
 from horizonfree.problems.classes import UNKNOWN
 from horizonfree.runs import log_table
@@ -198,10 +198,7 @@ class Bins:
 
     def __init__(self, bins: Any, found: Mapping[str, list[str]], episode: Labels) -> None:
         settings = {} if bins is None else bins
-        if not isinstance(settings, Mapping):
-            raise OptionError(
-                f"bins is {short_repr(bins)}; it must be a dictionary, such as {{'temperature': 5}}"
-            )
+        require(isinstance(settings, Mapping), "bins", bins, "a dictionary, such as {'temperature': 5}")
         used = {name for role in ("state", "action") for name in found[role]}
         for name in settings:
             if name not in used:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._jit import jit
-from horizonfree._validation import check_count, check_integers, check_real, short_repr
+from horizonfree._validation import check_count, check_integers, check_real, require
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import LogWarning, ModelError, OptionError, ShapeError
 from horizonfree.guarantees.e_processes import ladder
@@ -83,7 +83,8 @@ def _log_probability(
     is_seen: Bool[np.ndarray, "D H"],
     counts: Int[np.ndarray, " D"],
 ) -> Float[np.ndarray, " D"]:
-    """Of each distinct episode given its actions; a successor seen n times in N visits has probability n / (N + 1)."""
+    """The log-probability of each distinct episode given its actions; a successor seen n times in N visits has
+    probability n / (N + 1)."""
     weight = np.broadcast_to(counts[:, None], a.shape)[is_seen]
     state, action, successor = s[:, :-1][is_seen], a[is_seen], s[:, 1:][is_seen]
     result = np.zeros(a.shape)
@@ -283,10 +284,13 @@ def _is_ended(problem: Problem, rows: Episodes, ended: Any) -> Bool[np.ndarray, 
             )
         return np.zeros(K, bool)
     flags = check_real(ended, "ended")
-    if flags.shape != (K,) or flags.dtype != bool:
-        raise ShapeError(
-            f"ended is {short_repr(ended)}; it must be True or False for each of the {K} episodes"
-        )
+    require(
+        flags.shape == (K,) and flags.dtype == bool,
+        "ended",
+        ended,
+        f"True or False for each of the {K} episodes",
+        ShapeError,
+    )
     return flags
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from horizonfree._extras import needs_extra
-from horizonfree._validation import short_repr, shorten
+from horizonfree._validation import require, short_repr, shorten
 from horizonfree.errors import ShapeError, UnknownNameError
 from horizonfree.problems.classes import UNKNOWN
 from horizonfree.runs.log_files import from_log
@@ -36,10 +36,13 @@ def from_minari(dataset: Any, **options: Any) -> Run:
             raise UnknownNameError(
                 f"there is no data set {short_repr(dataset)} here: {shorten(error)}"
             ) from None
-    if not hasattr(dataset, "iterate_episodes"):
-        raise ShapeError(
-            f"the data set is {short_repr(dataset)}; it must be a minari.MinariDataset, or the name of one"
-        )
+    require(
+        hasattr(dataset, "iterate_episodes"),
+        "the data set",
+        dataset,
+        "a minari.MinariDataset, or the name of one",
+        ShapeError,
+    )
     actions = dataset.action_space
     if not hasattr(actions, "n"):
         raise ShapeError(f"the data set has actions {actions}; they must be Discrete")

@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._repr import ReprMixin, ReprTable
-from horizonfree._validation import check_floats, check_probability, short_repr
+from horizonfree._validation import check_floats, check_probability, require
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import proved, round_up
 from horizonfree.mdp.space import UNSEEN, Trajectory
@@ -85,12 +85,14 @@ class ObservedReward(ReprMixin):
         return np.where(over, 0.0, ends[0]), np.where(over, 0.0, ends[1])
 
     def between(self, low: float, high: float) -> "ObservedReward":
-        """The same, with rewards known to be in [low, high]."""
+        """This reward with all payments known to be in [low, high]."""
         ends = check_floats([low, high], "the range of rewards")
-        if not (np.isfinite(ends).all() and ends[0] < ends[1]):
-            raise OptionError(
-                f"the range of rewards is {short_repr((low, high))}; it must be two numbers, the smaller first"
-            )
+        require(
+            np.isfinite(ends).all() and ends[0] < ends[1],
+            "the range of rewards",
+            (low, high),
+            "two numbers, the smaller first",
+        )
         if self.count.any() and not (low <= self.least and self.most <= high):
             raise OptionError(
                 f"rewards from {float(self.least):g} to {float(self.most):g} were recorded; the range "
@@ -121,7 +123,7 @@ class ObservedReward(ReprMixin):
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> "ObservedReward | None":
-        """From the arrays of a run folder; None where there are none."""
+        """The recorded rewards from the arrays of a run folder; None if there are none."""
         if not arrays:
             return None
         total, count, least, most, is_over = (arrays[name] for name in NAMES)

@@ -397,7 +397,7 @@ class Run(ReprMixin):
         return resolve(self.problem.space, reward, scale=scale)
 
     def restart_from(self, start: Any = None, horizon: Any = None, *, is_paid_after: bool = False) -> "Run":
-        """The same evidence for another start or horizon; cached, since confidence sets take time.
+        """This run with another start or horizon; cached, since confidence sets take time.
 
         >>> import horizonfree as hf
         >>> problem = hf.make("river-swim", states=4, horizon=8)

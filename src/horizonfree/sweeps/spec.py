@@ -195,8 +195,7 @@ def _expand_tables(tables: Mapping[str, Any], section: str, keys: Mapping[str, t
         with error_context(f"{section}.{label}"):
             if section == "explorers" and isinstance(table, Explorer):
                 table = _table_of(table)
-            if not isinstance(table, Mapping):
-                raise OptionError(f"it is {short_repr(table)}; it must be a table, perhaps an empty one")
+            require(isinstance(table, Mapping), "it", table, "a table, perhaps an empty one")
             for name, kind in keys.items():
                 if name in table:
                     require(type(table[name]) is kind, name, table[name], TYPE_NAMES[kind])

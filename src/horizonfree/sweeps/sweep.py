@@ -17,8 +17,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from horizonfree._validation import check_bool, check_count, short_repr
-from horizonfree.errors import OptionError, RunError
+from horizonfree._validation import check_bool, check_count, require
+from horizonfree.errors import RunError
 from horizonfree.runs import files
 from horizonfree.sweeps.clusters import DaskExecutor, RayExecutor
 from horizonfree.sweeps.executors import Executor, LocalExecutor, Outcome
@@ -91,8 +91,14 @@ def start_executor(on: Any, workers: Any, log: Path) -> Executor:
     workers: how many; by default one for each core, or all of a cluster. log: a file for what workers print.
     """
     name, _, address = on.partition("=") if isinstance(on, str) else ("", "", "")
-    if name not in EXECUTORS or (name == "local" and address) or (isinstance(on, str) and on.endswith("=")):
-        raise OptionError(f"on is {short_repr(on)}; it must be local, dask, ray, dask=ADDRESS or ray=ADDRESS")
+    require(
+        name in EXECUTORS
+        and (name != "local" or not address)
+        and (not isinstance(on, str) or not on.endswith("=")),
+        "on",
+        on,
+        "local, dask, ray, dask=ADDRESS or ray=ADDRESS",
+    )
     number = None if workers is None else check_count(workers, "workers")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not address:

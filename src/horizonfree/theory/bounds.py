@@ -305,7 +305,7 @@ def _spread(d: int, H: int) -> float:
 
 
 def _min_episodes(d: int, B: float) -> float:
-    """From how many episodes on the hard instance is a B-bounded linear mixture MDP."""
+    """The number of episodes from which on the hard instance is a B-bounded linear mixture MDP."""
     return max(3.0 * d**2, (d - 1) ** 2 / (192 * (B - 1) ** 2)) if B > 1 else math.inf
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
-from horizonfree._validation import check_probability, short_repr
+from horizonfree._validation import check_probability, require, short_repr
 from horizonfree.errors import OptionError
 
 Scale = Literal["total", "per-step"]
@@ -52,18 +52,24 @@ def python_numbers(function: Callable[_P, _R]) -> Callable[_P, _R]:
 def scale_factor(scale: Scale, H: int) -> int:
     """The factor of suboptimality on this scale, relative to totals at most 1."""
     units = {"total": 1, "per-step": H}
-    if not isinstance(scale, str) or scale not in units:
-        raise OptionError(
-            f"scale is {short_repr(scale)}; it must be 'total' (rewards add up to at most 1) or 'per-step'"
-        )
+    require(
+        isinstance(scale, str) and scale in units,
+        "scale",
+        scale,
+        "'total' (rewards add up to at most 1) or 'per-step'",
+    )
     return units[scale]
 
 
 def check_ranges(**values: float) -> None:
     """Raise for arguments outside their ranges."""
     for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-            raise OptionError(f"{name} is {short_repr(value)}; it must be a number")
+        require(
+            not isinstance(value, bool) and isinstance(value, (int, float, np.integer, np.floating)),
+            name,
+            value,
+            "a number",
+        )
         if name == "delta":
             check_probability(value, name)
         least, most = LIMITS[name]

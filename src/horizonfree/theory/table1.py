@@ -12,8 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from horizonfree._validation import short_repr
-from horizonfree.errors import OptionError
+from horizonfree._validation import require
 
 Class = Literal["tabular", "linear", "mixture"]
 Reward = Literal["per-step", "total", "total H"]
@@ -66,8 +65,7 @@ def _check(name: str, value: Any) -> None:
     """Raise for numbers that are no size or accuracy; squares and powers stay finite."""
     is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     least = 1e-50 if name == "eps" else 1
-    if not is_number or not least <= value <= 1e15:
-        raise OptionError(f"{name} is {short_repr(value)}; it must be a number from {least:g} to 1e15")
+    require(is_number and least <= value <= 1e15, name, value, f"a number from {least:g} to 1e15")
 
 
 def _plus(power: int) -> Terms:

@@ -10,6 +10,7 @@ from horizonfree.planning import evaluate
 from horizonfree.planning.induction import best_plan
 from tests.models.tabular.worlds import (
     as_weights,
+    boundary,
     bounds_of,
     kernels_on_the_boundary,
     loss,
@@ -79,6 +80,57 @@ def test_no_kernel_on_the_boundary_of_the_balls_loses_more(case):
             assert found["low"] - 1e-9 <= value <= found["high"] + 1e-9
             largest = max(largest, lost / max(found["tangent"], 1e-12))
     assert largest > 0.1  # the adversary is not a weak one
+
+
+def test_no_kernel_has_a_best_value_above_the_tangent_and_b(case):
+    """V*_P <= V + J.u + B, and |V_P - V - J.u| <= R, for kernels of the balls."""
+    rng, nearest = np.random.default_rng(5), 0.0
+    H, S, A = case.problem.space.sizes
+    slow = literal(case)
+    is_used = (slow.P > 0) & np.isfinite(slow.eps)[..., None]
+    for i in range(3):
+        reward = random_reward(rng, H, S, A)
+        policy = best_plan(case.confidence.centre, reward).policy if i < 2 else random_policy(rng, H, S, A)
+        V, *_, R, B, J = (x[0] for x in slow.values(reward, as_weights(policy, A)))
+
+        def above(P, V=V, J=J, reward=reward, policy=policy):
+            """V_P and V*_P minus the tangent."""
+            u = np.where(is_used, P - slow.P, 0.0)
+            lost, own = loss(P, reward, policy)
+            apart = own - V - sum(J[x] @ u[pair] for x, pair in enumerate(slow.pairs))
+            return apart, apart + lost
+
+        cloud = kernels_on_the_boundary(case, rng, functions(case, rng, reward, policy))
+        tables = [*cloud, max(cloud, key=lambda P: above(P)[1]).copy()]
+        for s, a in np.ndindex(S, A):  # the last one is improved pair by pair
+            tried = np.repeat(tables[-1][None], len(cloud), 0)
+            tried[:, s, a] = cloud[:, s, a]
+            tables.append(max(tried, key=lambda P: above(P)[1]))
+        for P in tables:
+            own, best = above(P)
+            assert abs(own) <= R + 1e-9
+            assert best <= B + 1e-9
+            nearest = max(nearest, best / max(B, 1e-9))
+    assert nearest > 0.1 or not slow.pairs
+
+
+def test_b_is_attained_where_a_gain_and_the_way_to_it_are_uncertain():
+    """State 0 leads to 1 or 2, and 1 has a bet on state 3 against the sure 1/2 of the policy, as every other way has."""
+    P = np.zeros((6, 2, 6))
+    P[0, :, [1, 2]] = P[1, 1, [3, 4]] = 0.5
+    P[1, 0, 5] = P[2, :, 5] = P[[3, 4, 5], :, [3, 4, 5]] = 1.0
+    eps, reward = np.zeros((6, 2)), np.zeros((3, 6, 2))
+    eps[0], eps[1, 1] = 0.1, 0.2
+    reward[2, 3], reward[2, 5] = 1.0, 0.5
+    slow = ref.Tangent(P, eps, np.zeros((6, 2), bool), P > 0)
+    policy = np.zeros((3, 6), np.int32)
+    V, *_, R, B, _ = (x[0] for x in slow.values(reward, as_weights(policy, 2)))
+    one, two = np.eye(6)[[1, 3]]
+    worst = P.copy()
+    worst[0, :] = boundary(P[0], eps[0], P[0] > 0, np.broadcast_to(one, (2, 6)))
+    worst[1, 1] = boundary(P[1, 1], eps[1, 1], P[1, 1] > 0, two)
+    assert (V, R) == pytest.approx((0.5, 0.0), abs=1e-12)
+    assert pytest.approx(loss(worst, reward, policy)[0], abs=1e-9) == B
 
 
 def test_differences_of_policies_agree_with_the_literal_recursion_and_hold_on_the_boundary(case):

@@ -138,6 +138,8 @@ def test_a_folder_of_ones_own_is_loaded(address: str, page: "Page", tmp_path: Pa
     (tmp_path / "empty" / "notes.txt").write_text("no run")
     page.goto(address)
     page.wait_for_selector("#folder")
+    assert page.is_hidden("main")
+    assert "nothing is sent anywhere" in page.inner_text("#about")
     page.set_input_files("#folder", tmp_path / "empty")
     page.get_by_text("holds no run").wait_for()
     page.set_input_files("#folder", tmp_path / "mine")

@@ -197,7 +197,7 @@ def _cholesky(M: Float[Array, "d d"], xp: Any) -> Float[Array, "d d"]:
 
 
 def _logdet(root: Float[Array, "d d"], xp: Any) -> Float[Array, ""]:
-    """Of a matrix, by its Cholesky factor."""
+    """The log-determinant of a matrix, by its Cholesky factor."""
     return 2 * xp.log(xp.diagonal(root)).sum()
 
 

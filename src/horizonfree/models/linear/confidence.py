@@ -114,7 +114,7 @@ class LinearConfidence(Confidence):
         return self.fit.width(self.beta_all)
 
     def parts(self) -> dict[str, float]:
-        """Of the e-process that was chosen."""
+        """The numbers behind the bound, of the chosen e-process."""
         S, A, d = self.fit.X.shape
         return {
             "start": float(self.starts[self.bet]),

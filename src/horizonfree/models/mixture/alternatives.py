@@ -50,7 +50,7 @@ class MixtureAlternatives(Alternatives):
         return over_weights(valid, on_rows(valid, counts)) if self._has_weights else over_kinds(valid, counts)
 
     def changepoint_evidence(self, evidence: MixtureEvidence) -> tuple[list[float], Float[np.ndarray, " J"]]:
-        """From the counts of rows since the start of each e-process, which suffice for weights."""
+        """The evidence for a change, from the counts of rows since the start of each e-process."""
         if not self._has_weights:
             return [], np.zeros(0)
         rows, since = np.asarray(evidence.row_counts), np.asarray(evidence.since)
@@ -122,7 +122,7 @@ def _divergence(a: Float[np.ndarray, "C d"], prior: Float[np.ndarray, " d"]) -> 
 
 
 def over_kinds(valid: ValidSet, counts: Int[np.ndarray, "C S A n"]) -> float:
-    """As `over_weights`, with any distribution on the rows of each kind of pair; slots of one row share it evenly."""
+    """Like `over_weights`, with any distribution on the rows of each kind of pair; slots of one row share it evenly."""
     R, n = len(valid.rows), counts.shape[-1]
     rows = np.asarray(valid.row_of).reshape(-1, n)
     order = np.argsort(rows, axis=1, kind="stable")

@@ -68,7 +68,7 @@ class MixtureConfidence(Confidence):
         return tilts(self.space, self.valid, self.ball)
 
     def parts(self) -> dict[str, float]:
-        """Of the e-process that was chosen."""
+        """The numbers behind the bound, of the chosen e-process."""
         return {
             "slack": float(self.slacks[self.bet]),
             "start": float(self.starts[self.bet]),

@@ -37,7 +37,7 @@ class MixtureDiagnostics(Diagnostics):
     model: MixtureModel
 
     def in_units(self, parameter: Float[np.ndarray, " d"]) -> Float[np.ndarray, " d"]:
-        """Of the features as given."""
+        """The parameter of the features as given."""
         return np.asarray(parameter) / self.model.unit
 
     def row_uncertainty(self, confidence: MixtureConfidence | RobustConfidence) -> Float[np.ndarray, " S"]:
@@ -86,7 +86,7 @@ class MixtureDiagnostics(Diagnostics):
         )
 
     def asymptotic_gap(self, misspecification: Misspecification) -> float:
-        """For the parameter in the middle of the class."""
+        """The bound that remains after infinitely many episodes, for the parameter in the middle of the class."""
         space, valid = self.model.space, self.model.valid
         check_support(space, misspecification)
         zeta, center = misspecification.radii(*space.sizes[1:]), np.asarray(valid.center)

@@ -355,7 +355,7 @@ def _above(
 
 
 def _names(polytope: Polytope) -> list[bytes]:
-    """Of the vertices: cuts do not change the numbers of those that stay."""
+    """Keys of the vertices; cuts do not change those of the remaining ones."""
     return [v.tobytes() for v in polytope.vertices]
 
 

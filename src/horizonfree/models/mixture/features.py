@@ -16,7 +16,7 @@ import numpy as np
 import scipy  # its submodules load slowly, at first use
 from jaxtyping import Float, Int, UInt64
 
-from horizonfree._validation import check_floats, check_int, check_real, short_repr
+from horizonfree._validation import check_floats, check_int, check_real, require
 from horizonfree.errors import FeatureError, KernelError, ShapeError
 from horizonfree.mdp.policies import action_aliases, redirect_forbidden
 from horizonfree.mdp.space import TOLERANCE
@@ -242,8 +242,7 @@ def vector(x: Any, d: int, name: str) -> Float[np.ndarray, " d"]:
 
 def _at_least(shape: Any, least: tuple[int, int, int]) -> tuple[int, int, int]:
     """A shape (S, A, d) that has room for the largest coordinates."""
-    if not isinstance(shape, tuple) or len(shape) != 3:
-        raise ShapeError(f"shape is {short_repr(shape)}; it must be (S, A, d)")
+    require(isinstance(shape, tuple) and len(shape) == 3, "shape", shape, "(S, A, d)", ShapeError)
     parts = zip("SAd", shape, least)
     S, A, d = (
         check_int(x, f"{name} of shape", low, 2**31, f"{low} or more", ShapeError) for name, x, low in parts

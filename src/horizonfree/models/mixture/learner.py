@@ -302,7 +302,7 @@ def _newton(
 def _best_step(
     c: Float[Array, " R"], x: Float[Array, " R"], t: Float[Array, " T"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Of the lengths t, each half of the one before, the one at which f is least, and by how much it changes there.
+    """The step length, among successive halves, at which f is smallest, and the change of f there.
 
     f is convex: where the first is no worse than the second, it is the best of all. With many rows that is tested
     first.

@@ -146,7 +146,7 @@ def _newton(
 def _best_step(
     c: Float[np.ndarray, " R"], x: Float[np.ndarray, " R"], lengths: Float[np.ndarray, " T"]
 ) -> tuple[float, float]:
-    """Of the lengths, each half of the one before, the one at which f is least, and by how much it changes there.
+    """The step length, among successive halves, at which f is smallest, and the change of f there.
 
     f is convex: as soon as the next length is no better, none of the rest is.
     """

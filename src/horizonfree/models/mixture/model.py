@@ -111,7 +111,7 @@ class MixtureModel(Model):
         return self.space.kernel(self.phi @ parameter)
 
     def parameter(self, argument: Any, name: str) -> Float[np.ndarray, " d"]:
-        """Of the normalised features, and its rows sum to one."""
+        """The parameter of the normalised features; its rows sum to one."""
         truth = features.vector(argument, self.dim, name) * self.unit
         check_kernel(self.kernel(truth), f"P_theta of {name}")
         return features.nearest_kernel_parameter(np.asarray(self.phi), truth)
@@ -131,7 +131,7 @@ class MixtureModel(Model):
         return learner.init_evidence(self.valid, bets, has_history=has_history)
 
     def update(self, evidence: MixtureEvidence, trajectory: Trajectory) -> MixtureEvidence:
-        """Counts, bets and the next prediction; traced."""
+        """Evidence after one more episode; traced."""
         from horizonfree.models.mixture import learner
 
         return learner.update(self.valid, evidence, learner.allowed_actions(self.space, trajectory))
@@ -141,13 +141,13 @@ class MixtureModel(Model):
         return self.kernel(evidence.theta)
 
     def confidence(self, evidence: MixtureEvidence, delta: float) -> MixtureConfidence:
-        """The bet that gives the smallest uniform gap."""
+        """The confidence set of the e-process with the smallest uniform bound."""
         return confidence(self.space, self.valid, np.asarray(self.phi), evidence, delta)
 
     def robust_confidence(
         self, evidence: MixtureEvidence, delta: float
     ) -> Callable[[Misspecification], RobustConfidence]:
-        """For every system whose transition laws are within the radii of one parameter."""
+        """The confidence set for systems whose transition laws are within radii of one parameter."""
 
         def rebuilt(space: Space) -> ValidSet:
             return valid_set(space, np.asarray(self.phi), self.bound, self.is_hull)
@@ -174,7 +174,7 @@ class MixtureModel(Model):
     def violation(
         self, evidence: MixtureEvidence, parameter: Float[Leaf, " d"], delta: float | Float[Leaf, ""]
     ) -> Float[Leaf, ""]:
-        """Of the bet that leaves the parameter out by most; NumPy in and out, or traced."""
+        """By how much the worst e-process excludes the parameter; NumPy or traced."""
         return ev.violation(self.valid, evidence, parameter, delta).max()
 
 

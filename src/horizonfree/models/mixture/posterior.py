@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._validation import check_floats, short_repr
+from horizonfree._validation import check_floats, require, short_repr
 from horizonfree.errors import ModelError, OptionError
 from horizonfree.models.draws import LEAST_EFFECTIVE, R_HAT, Convergence, Draws, converged
 from horizonfree.models.mixture.alternatives import by_kernel, has_weights
@@ -87,13 +87,10 @@ def _of_parameters(valid: ValidSet, counts: Int[np.ndarray, " R"], prior: Any) -
 
 
 def _concentrations(prior: Any, d: int) -> tuple[Float[np.ndarray, " d"], str]:
-    """Of Dirichlet's law of the weights, and in words."""
+    """The concentrations of the Dirichlet distribution of the weights, and a text for them."""
     if prior is None or (isinstance(prior, str) and prior == "uniform"):
         return np.ones(d), "uniform on the weights"
-    if isinstance(prior, str):
-        raise OptionError(
-            f"prior is {short_repr(prior)}; it must be 'uniform', a number, or one for each kernel"
-        )
+    require(not isinstance(prior, str), "prior", prior, "'uniform', a number, or one for each kernel")
     alpha = check_floats(prior, "prior")
     if alpha.shape not in ((), (d,)):
         raise OptionError(

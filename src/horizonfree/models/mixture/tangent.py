@@ -276,7 +276,7 @@ class _Rows:
 
 
 def bounds_of_states(around: EllipsoidAround, rewards: StateRewards) -> Iterator[Bounds]:
-    """Of the best plan under the estimate for each of the rewards, on all processors of this process."""
+    """Bounds for the best plan under the estimate, for each reward, in parallel threads."""
     some = [rewards[first : first + REWARDS_PER_BLOCK] for first in range(0, len(rewards), REWARDS_PER_BLOCK)]
     occupied, lists = occupied_states(around.space), before(around.space)
     result = partial(_bounds_of_block, around, occupied, lists, _without_reward(around, occupied))
@@ -317,7 +317,7 @@ def _bounds_of_block(
 
 
 def _without_reward(around: EllipsoidAround, occupied: Bool[np.ndarray, "H S"]) -> list[_Unpaid]:
-    """Of the reward that pays nowhere, for the occupied states of each step."""
+    """The bounds for the zero reward, for the occupied states of each step."""
     H, S, _ = around.space.sizes
     after, place, result = _one_row_at_end(around), np.zeros((1, S), np.int32), []
     with np.errstate(all="ignore"):

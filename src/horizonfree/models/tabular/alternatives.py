@@ -20,7 +20,7 @@ class TabularAlternatives(Alternatives):
     names: ClassVar[tuple[str, ...]] = ("change", "memory", "age")
 
     def max_log_likelihood(self, evidence: TabularEvidence, confidence: TabularConfidence) -> float:
-        """That of the frequencies."""
+        """The log-likelihood of the frequencies."""
         counts = np.asarray(evidence.counts) * is_allowed(self.model.space)[..., None]
         share = counts / np.maximum(counts.sum(-1, keepdims=True), 1)
         return float((counts * np.log(np.where(counts > 0, share, 1.0))).sum())

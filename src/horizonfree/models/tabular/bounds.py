@@ -10,6 +10,8 @@ chi(v) = sqrt(eps sum w v^2) (balls.py). Suppose |V_P - V - J.u| <= R, lo <= V_P
 where the first two terms together are at most `local`, by either of two ways to centre V_P' - V', and the last at most
 sum p_hat R'. At the policy's actions J = g, R = local + sum p_hat R', on average. Advantages need only the *difference*
 g - J, and the same remainders R' occur in both. The regret obeys V* - V^pi = max_a [A_P + P (V* - V^pi)]; D bounds it.
+Remainders of all steps add up in that. They do not in V*_P <= V + J.u + B, where B adds what each row changes in the
+next J.u; so the regret is at most B + R, too.
 
 The blocks are multiplied by sqrt(eps w), so that chi is a norm. A pair that the policy never takes has a block in its
 own g alone, of which only the norm is needed. docs/tabular.md has the proofs.
@@ -40,6 +42,7 @@ class Values:
     lo: Float[np.ndarray, " S"]  # the smallest value of the policy
     D: Float[np.ndarray, " S"]  # the regret of the policy
     R: Float[np.ndarray, " S"]  # remainder of the expansion
+    B: Float[np.ndarray, " S"]  # the best value of P is at most V + J.u + B
     J: Float[np.ndarray, "S C X"]
 
 
@@ -56,6 +59,7 @@ class Means:
     g: Float[np.ndarray, "S A C X"]
     alone: Float[np.ndarray, "S A"]  # the norm of the block that g lacks: of pairs that are never taken
     local: Float[np.ndarray, "S A"]
+    B: Float[np.ndarray, "S A"]  # the largest P B, and by how much Q*_P differs from Q + g.u + P B
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,14 +105,14 @@ class Expansion:
         return cls(space, balls, mean, np.sqrt(eps[..., None] * w), centring, same, pairs)
 
     def at_first_step(self, reward: Float[np.ndarray, "H S A"], policy: Policy) -> Values:
-        """From the last step to the first."""
+        """The bounds at the first step, by backward induction."""
         S, A, C = self.chi.shape
         pi = probabilities(policy, A)
         left = np.cumsum(reward.max((1, 2))[::-1])[::-1]
         caps = np.minimum(1.0, np.append(left, 0.0))  # the largest totals from each step on
         blocks = self.blocks(pi)
         o = np.zeros(S)
-        values = Values(o, o, o, o, o, o, o, np.zeros((S, C, len(blocks.s))))
+        values = Values(*[o] * 8, np.zeros((S, C, len(blocks.s))))
         for h in reversed(range(len(reward))):
             values = self.back(values, blocks, reward[h], pi[h], (caps[h], caps[h + 1]))
         return values
@@ -153,13 +157,17 @@ class Expansion:
         g, apart = self.gradients(after.J)
         g[blocks.s, blocks.a, :, np.arange(len(blocks.s))] += own[blocks.s, blocks.a]
         g[is_unknown] = 0.0
-        v = np.stack([after.up, after.upi, after.D, -after.lo])
+        v = np.stack([after.up, after.upi, after.D, -after.lo, after.B])
         largest = self.balls.largest(self.space, v)
-        anything = np.array([1.0, 1.0, 1.0, 0.0]) * caps[1]
+        anything = np.array([1.0, 1.0, 1.0, 0.0, 0.0]) * caps[1]
         most = np.where(is_unknown, anything[:, None, None], self.balls.highest(v, largest))
-        local = self.local(at, c, apart, largest[1], -largest[3])
+        by_slopes = self.spread(apart)
+        local = self.local(at, c, by_slopes, largest[1], -largest[3])
+        beyond = np.where(is_unknown, 0.0, self.balls.leak)
+        beyond = beyond * (largest[0] + largest[3] + average(self.mean, at["B"]))
+        B = most[4] + by_slopes + beyond
         if not len(self.pairs):  # without blocks, what would be in them is here
-            local = local + own_norm
+            local, B = local + own_norm, B + own_norm
         return Means(
             V_star=average(prob, at["V_star"]),
             V=average(prob, at["V"]),
@@ -170,6 +178,7 @@ class Expansion:
             g=g,
             alone=np.where(blocks.is_alone & ~is_unknown, own_norm, 0.0),
             local=np.where(is_unknown, caps[0], np.minimum(local, 2 * caps[1])),
+            B=B,
         )
 
     def gradients(
@@ -193,18 +202,18 @@ class Expansion:
         self,
         at: dict[str, Float[np.ndarray, "S A C"]],
         c: Float[np.ndarray, "S A"],
-        apart: Float[np.ndarray, "S A C"],
+        by_slopes: Float[np.ndarray, "S A"],
         highest: Float[np.ndarray, "S A"],
         lowest: Float[np.ndarray, "S A"],
     ) -> Float[np.ndarray, "S A"]:
         """By how much Q_P may differ from Q + g.u + sum p_hat (V_P' - V' - J'.u).
 
-        highest, lowest: of upi and lo among the possible successors.
+        by_slopes: chi(||J' - mean_w J'||); highest, lowest: of upi and lo among the possible successors.
         """
         leak = np.where(self.balls.is_unknown, 0.0, self.balls.leak)
         # V_P' - V' centred at the mean of J'.u,
         R_mean = average(self.mean, at["R"])
-        by_slopes = self.spread(apart) + self.spread(at["R"]) + leak * (highest - lowest + R_mean)
+        by_slopes = by_slopes + self.spread(at["R"]) + leak * (highest - lowest + R_mean)
         # or at the middle of its interval.
         middle = average(self.mean, (at["upi"] + at["lo"]) / 2 - at["V"])
         offset = at["V"] + middle[..., None]
@@ -239,9 +248,14 @@ class Expansion:
         advantage = np.minimum(upper - lo[:, None], by_slopes)
         best = np.minimum(r + mean.up, cap)
         D = np.maximum(0.0, np.minimum(advantage + mean.D, best - lo[:, None]).max(-1))
-        up = np.minimum(best.max(-1), upi + D)
+        # The best value by tangents; V*_P - V_P and V_P - V - J.u bound each other.
+        above = np.where(self.balls.is_unknown, np.inf, Q - V[:, None] + slopes + mean.B)
+        B = np.maximum(0.0, np.minimum(above, best - V[:, None] + J_norm[:, None]).max(-1))
+        B = np.minimum(B, D + R)
+        D = np.minimum(D, B + R)
+        up = np.minimum(np.minimum(best.max(-1), upi + D), V + J_norm + B)
         D = np.minimum(D, np.minimum(up - lo, cap))
-        return Values((r + mean.V_star).max(-1), V, up, upi, lo, D, R, J)
+        return Values((r + mean.V_star).max(-1), V, up, upi, lo, D, R, B, J)
 
     def remainders(
         self, R: Float[np.ndarray, " S"], pi: Float[np.ndarray, "S A"]

@@ -134,7 +134,7 @@ class TabularModel(Model):
         parameter: Float[np.ndarray, "S A n"],
         delta: float | Float[np.ndarray, ""],
     ) -> Float[np.ndarray, ""]:
-        """Of the pair that leaves the parameter out by most, or of all pairs together."""
+        """By how much the worst pair, or all pairs together, exclude the parameter."""
         s, a = self.pairs.T
         if not len(self.pairs):
             return np.asarray(np.log(delta))

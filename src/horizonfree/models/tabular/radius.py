@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree.guarantees.divergence import curvature, psi, psi_inverse
 
-# Sums over counts that ratios of Gamma functions stand for, without the digits that such ratios lose.
+# Sums over counts in place of ratios of Gamma functions, which lose digits.
 #
 #     slope(z, N)  = sum_{j<N} j/(z + j)                  = N - z [digamma(z + N) - digamma(z)]
 #     bend(z, N)   = sum_{j<N} 1 - (z/(z + j))^2          = N - z^2 [trigamma(z) - trigamma(z + N)]
@@ -88,7 +88,7 @@ def _head(
 def _tail(
     z: Float[np.ndarray, "*n"], N: Float[np.ndarray, "*n"]
 ) -> tuple[Float[np.ndarray, "*n"], Float[np.ndarray, "*n"], Float[np.ndarray, "*n"]]:
-    """From where to where the series reach, and how many terms that are."""
+    """The first and last index of the series, and the number of terms."""
     y, d = z + HEAD_TERMS, np.maximum(N - HEAD_TERMS, 0.0)
     return y, y + d, d
 

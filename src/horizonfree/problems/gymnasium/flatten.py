@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from horizonfree._extras import needs_extra
-from horizonfree._validation import check_int, short_repr, shorten
+from horizonfree._validation import check_int, require, short_repr, shorten
 from horizonfree.errors import OptionError, ShapeError
 
 with needs_extra("gymnasium", "environments of Gymnasium"):
@@ -145,8 +145,7 @@ def flatten(env: Any, has_encode: bool = False) -> Any:
     actions = None if isinstance(env.action_space, Discrete) else _finite(env.action_space, "action")
     if observations is None and actions is None:
         return env
-    if not isinstance(env, gymnasium.Env):
-        raise ShapeError(f"the environment is {short_repr(env)}; it must be a gymnasium.Env")
+    require(isinstance(env, gymnasium.Env), "the environment", env, "a gymnasium.Env", ShapeError)
     return Flattened(env, observations, actions)
 
 

@@ -137,7 +137,7 @@ def attempt(
     encode: Encode | None = None,
     endings: Endings | None = None,
 ) -> Attempt:
-    """As `run_episode`, but with an error the steps before it are returned as well.
+    """`run_episode` that also returns the steps before an error.
 
     Dropping such an episode would be selection by outcome. Unobserved steps have the slot UNSEEN, steps that contradict
     the class the slot IMPOSSIBLE.

@@ -19,7 +19,7 @@ import numpy as np
 import scipy  # loads `scipy.sparse` when it is asked for
 
 from horizonfree._extras import needs_extra
-from horizonfree._validation import short_repr, suggestion
+from horizonfree._validation import require, short_repr, suggestion
 from horizonfree.errors import FeatureError, KernelError, OptionError, UnknownNameError
 from horizonfree.models.mixture import features
 from horizonfree.models.mixture.valid import longest
@@ -85,8 +85,7 @@ def from_prism(
     >>> problem.num_states, problem.labels
     (2, {'goal': [1]})
     """
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise OptionError(f"kind is {short_repr(kind)}; it must be 'mixture' or 'table'")
+    require(isinstance(kind, str) and kind in KINDS, "kind", kind, "'mixture' or 'table'")
     declared = _declared(unknown)
     file = check_path(path)
     built = _build(file, list(declared), dict(constants or {}))
@@ -252,10 +251,12 @@ def _declared(unknown: Any) -> dict[str, list[Fraction] | None]:
         names = list(unknown)
     except TypeError:
         names = [None]
-    if not all(isinstance(x, str) for x in names) or len(set(names)) < len(names):
-        raise OptionError(
-            f"unknown is {short_repr(unknown)}; it must be a list of names of constants, each once"
-        )
+    require(
+        all(isinstance(x, str) for x in names) and len(set(names)) == len(names),
+        "unknown",
+        unknown,
+        "a list of names of constants, each once",
+    )
     return dict.fromkeys(names)
 
 

@@ -115,7 +115,7 @@ class Property:
 
 
 def property(text: Any) -> Property:
-    """The property that a text says; see SUPPORTED.
+    """The property that a text describes; SUPPORTED lists the forms.
 
     >>> import numpy as np, horizonfree as hf
     >>> kernels = np.array([[[[0.9, 0.1]], [[0.0, 1.0]]], [[[0.4, 0.6]], [[0.0, 1.0]]]])
@@ -183,7 +183,7 @@ class _Reader:
         )
 
     def takes(self, *values: str) -> bool:
-        """The same, and goes on behind it."""
+        """`sees`, and moves behind the token."""
         result = self.sees(*values)
         self.at += result
         return result

@@ -66,7 +66,7 @@ class RobustConfidence(Confidence):
         return float(np.asarray(self.zeta).max())
 
     def parts(self) -> dict[str, float]:
-        """Of the e-process that was chosen, and of the radii."""
+        """The numbers behind the bound, of the chosen e-process and the radii."""
         return {
             "zeta": self.largest,
             "zeta_low": float(self.zeta_low),
@@ -97,7 +97,7 @@ class RobustConfidence(Confidence):
 
     @property
     def leads_anywhere(self) -> bool:
-        """As it was declared, or as samples leave it open."""
+        """Whether laws may lead to any state: as declared, or as samples leave it open."""
         return self.anywhere
 
     def check_reward(self, reward: Float[np.ndarray, "H S A"]) -> None:
@@ -207,7 +207,7 @@ def _confidence(
     delta: float,
     declared: Misspecification,
 ) -> RobustConfidence:
-    """For these radii."""
+    """The confidence set for these radii."""
     anywhere = declared.support == "anywhere"
     zeta = declared.radii(*space.sizes[1:])
     result = confidence_sets(shared, zeta, anywhere=anywhere, by_kl=declared.sampled is not None)
