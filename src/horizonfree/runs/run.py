@@ -32,10 +32,6 @@ from horizonfree.runs.check import check_model_class
 from horizonfree.runs.constrained import plan_within
 from horizonfree.runs.credible import posterior_of
 from horizonfree.runs.observed import ObservedReward
-<<<<<<< HEAD
-from horizonfree.runs.plan import Comparison, Plan, make_plan, start_distribution_of
-from horizonfree.runs.plots import plot_run
-=======
 from horizonfree.runs.pareto import TradeOff, trade_off
 from horizonfree.runs.plan import (
     EXACT_CLASS,
@@ -46,7 +42,7 @@ from horizonfree.runs.plan import (
     run_table,
     start_distribution_of,
 )
->>>>>>> main
+from horizonfree.runs.plots import plot_run
 from horizonfree.runs.reward_spec import RewardSpec, plan_or_evaluate
 from horizonfree.runs.risk import Risk, risk_of
 from horizonfree.runs.state import progress_of
@@ -301,11 +297,7 @@ class Run(ReprMixin):
             )
             return make_plan(self, resolved, confidence, policy, bounds, value=float(value), refusal=refusal)
         policy, bounds = certify.planned(self.problem.model, confidence, resolved.table)
-<<<<<<< HEAD
-        return make_plan(self, resolved, confidence, policy, bounds, refusal=refusal, is_claimed=not refusal)
-=======
         return make_plan(self, resolved, confidence, policy, bounds, refusal=refusal, is_claimed=is_exact)
->>>>>>> main
 
     def evaluate(
         self,
@@ -504,18 +496,4 @@ class Run(ReprMixin):
         )
 
     def _repr_table(self) -> ReprTable:
-<<<<<<< HEAD
-        problem, spec = self.problem, self.explorer_spec
-        source = "logged" if spec is None else f"explored by {spec.name}, seed {self.seed}"
-        sizes = f"{problem.num_states:,} states, {problem.num_actions} actions, {problem.horizon} steps"
-        lines = [("problem", sizes), ("episodes", f"{self.episodes:,}, {source}")]
-        if self.has_parameter and problem.layout.get("weights"):
-            weights = enumerate(self.weights[:MAX_WEIGHTS])
-            lines.append(("weights", ", ".join(f"{problem.weight_name(i)}: {x:.3f}" for i, x in weights)))
-        lines += [("log", note) for note in problem.layout.get("log", {}).get("notes", ())]
-        lines += [("folder", str(self.folder))] if self.folder is not None else []
-        lines.append(("next", "run.plan(reward), run.certificate(), run.resume(episodes=100)"))
-        return ReprTable(f"Run of {problem.name}", lines)
-=======
         return run_table(self)
->>>>>>> main
