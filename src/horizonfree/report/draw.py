@@ -24,7 +24,7 @@ FORMATS = ("svg", "png")
 
 
 def figures(run: Run, *, delta: float = 0.05) -> dict[str, "Figure"]:
-    """The figures of a report: "gap", "states", "weights", "records", "robustness", "plan-1" to "plan-3"."""
+    """The figures of a report: "gap", "states", "weights", "records", "robustness", "plan-1" to "plan-4"."""
     return draw_all(compute_facts(run, delta))
 
 
