@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parent.parent
-NAMES = ["buses", "gambler", "shop", "car", "maintenance", "robot"]
+NAMES = ["buses", "gambler", "shop", "car", "maintenance", "robot", "ice", "stock"]
 ORDERED = "real days, in order"
 
 

@@ -33,3 +33,31 @@ def test_plans_within_constraints(shell, tmp_path):
     code, _, err = shell(f"{asked} --at-most cost.csv=0.2 --policy mine.json")
     assert code == 2
     assert "leave --policy" in err
+
+
+def test_events_trade_offs_and_risk(shell, tmp_path):
+    problem = hf.make("river-swim", states=4, horizon=8)
+    run = hf.explore(problem, episodes=300, seed=0, progress=False)
+    run.save(tmp_path / "swim")
+    folder = tmp_path / "swim"
+    code, out, err = shell(f"plan {folder} --goal 3 --at-most reach:2=0.5 --draws 0 --json")
+    assert (code, err) == (0, "")
+    thin = hf.at_most(hf.reach(problem, 2), 0.5)
+    assert json.loads(out)["gap"] == pytest.approx(run.plan(hf.goal(problem, 3), constraints=[thin]).gap)
+    code, out, _ = shell(f"pareto {folder} --goal 3 --price reach:2 --points 3 --out curve.svg --json")
+    assert code == 0
+    curve = run.pareto(hf.goal(problem, 3), hf.reach(problem, 2), points=3)
+    assert json.loads(out)["value_low"] == pytest.approx(curve.value_low.tolist())
+    assert Path("curve.svg").exists()
+    Path("cost.csv").write_text("0\n1\n0\n0\n")
+    code, out, _ = shell(f"risk {folder} --cost cost.csv --share 0.2 --json")
+    assert code == 0
+    plan = run.plan([0.0, -1, 0, 0], scale="rescale")
+    expected = run.risk([0.0, -1, 0, 0], plan.policy).cvar(0.2)
+    assert json.loads(out)["cvar"]["low"] == pytest.approx(expected.low)
+    code, _, err = shell(f"risk {folder} --cost cost.csv --out figure.pdf")
+    assert code == 2
+    assert ".svg or .png" in err
+    code, out, _ = shell(f"pareto {folder} --goal 3 --price reach:2 --points 3")
+    assert code == 0
+    assert "any stopping time" in out

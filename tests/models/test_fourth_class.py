@@ -66,7 +66,7 @@ def test_reports_and_batches_take_a_fourth_class(problem):
 
 def test_what_needs_more_is_an_explanatory_error(problem):
     run = hf.explore(problem, episodes=5, progress=False)
-    with pytest.raises(OptionError, match="proved for mixtures only"):
+    with pytest.raises(OptionError, match="proved for mixtures and tables"):
         run.certificate(misspecification=0.1)
     with pytest.raises(OptionError, match="no weights"):
         _ = run.weights

@@ -1,11 +1,13 @@
 """Plans within constraints: units, refusals and other starts."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import horizonfree as hf
 from horizonfree.errors import HorizonfreeError, OptionError, RewardError
-from horizonfree.runs.constrained import ConstrainedPlan
+from horizonfree.runs.plan import ConstrainedPlan
 
 
 @pytest.fixture(scope="module")
@@ -125,13 +127,12 @@ def test_another_start_and_horizon(run, goal):
 
 
 def test_what_does_not_combine_is_refused(run, goal, tmp_path):
-    problem, cost = run.problem, hf.occupancy(run.problem, 1)
+    cost = hf.occupancy(run.problem, 1)
     within = [hf.at_most(cost, 0.2)]
     wrong = {
         "leave model= out": {"model": "explorer"},
-        "misspecification= proves nothing": {"misspecification": 0.01},
-        "without discount=": {"discount": 0.9},
-        "final= and transition=": {"transition": np.zeros((4, 2, 4))},
+        "whose actions are certain": {"misspecification": 0.01},
+        "of the form g": {"transition": np.arange(32.0).reshape(4, 2, 4) ** 2},
     }
     for words, option in wrong.items():
         with pytest.raises(OptionError, match=words):
@@ -139,10 +140,9 @@ def test_what_does_not_combine_is_refused(run, goal, tmp_path):
     for constraints in ([], within[0], "cost", [cost]):
         with pytest.raises(OptionError, match="constraints"):
             run.plan(goal, constraints=constraints)
-    with pytest.raises(RewardError, match="absorbing"):
-        run.plan(goal, constraints=[hf.at_most(hf.reach(problem, 3), 0.2)])
-    with pytest.raises(RewardError, match="absorbing"):
-        run.plan(hf.reach(problem, 3), constraints=within)
+    smallest = dataclasses.replace(hf.reach(run.problem, 3), is_max=False)
+    with pytest.raises(RewardError, match="for min bound the event"):
+        run.plan(goal, constraints=[hf.at_most(smallest, 0.2)])
     for bound in (np.nan, np.inf, "1", None):
         with pytest.raises(HorizonfreeError, match="bound"):
             hf.at_most(cost, bound)
@@ -151,3 +151,81 @@ def test_what_does_not_combine_is_refused(run, goal, tmp_path):
         plan.credible_interval()
     with pytest.raises(OptionError, match="cannot be saved"):
         plan.certificate.save(tmp_path / "c.json")
+
+
+def test_an_event_is_a_constraint_on_its_probability(run, goal):
+    """The estimate's probability of the event by enumeration of what the plan remembers."""
+    problem = run.problem
+    H, S, _ = problem.space.sizes
+    P = run.confidence().kernel.dense()
+    for within in (None, 2, H):
+        plan = run.plan(goal, constraints=[hf.at_most(hf.reach(problem, 2, within=within), 0.5)])
+        assert plan.policy.shape == (H, 2 * S, 2)
+        last = H - 1 if within is None else within
+        mass, ever, value = {((0,), 1.0)}, 0.0, 0.0
+        for h in range(H):
+            new = {}
+            for path, p in mass:
+                row = plan.memory.state(path)
+                assert row == path[-1] + S * (2 in path[:-1])
+                if path[-1] == 2 and 2 not in path[:-1] and h <= last:
+                    ever += p
+                value += p * (plan.policy[h, row] * goal[h, path[-1]]).sum()
+                for to in range(S):
+                    q = p * (plan.policy[h, row] @ P[path[-1], :, to])
+                    key = ((2,) if 2 in path else (0,), path[-1])  # what matters of the past
+                    short = (2, to) if 2 in path else (to,)
+                    new[short] = new.get(short, 0.0) + q
+                    assert key
+            mass = set(new.items())
+        if last == H:
+            ever += sum(p for path, p in mass if path == (2,))
+        assert plan.constraints[0].value == pytest.approx(ever, abs=1e-9)
+        assert plan.value == pytest.approx(value, abs=1e-9)
+        assert plan.status == "feasible"
+
+
+def test_a_plan_that_remembers_is_followed_state_by_state(run):
+    problem = run.problem
+    plan = run.plan(hf.goal(problem, 3), constraints=[hf.at_most(hf.reach(problem, 2), 0.4)])
+    before, after = plan.act(3, 1), plan.act(3, 1, before=[0, 1, 2])
+    assert before == plan.policy[3, 1].argmax()
+    assert after == plan.policy[3, problem.num_states + 1].argmax()
+    rows = [plan.rollout(problem.to_gymnasium(), seed=seed).states for seed in range(300)]
+    share = np.mean([2 in states[:-1] for states in rows])
+    true = plan.constraints[0]
+    assert true.low - 0.15 <= share <= true.high + 0.15  # 300 episodes: Hoeffding, 1 - 1e-5 for 0.145 alone
+    assert plan.occupancy.shape == (8, 8)
+    assert "state 1 (decided: 1)" in plan.to_pandas()["state"].tolist()
+
+
+def test_the_reward_may_be_an_event_and_several_events_may_be_bounded(run):
+    problem = run.problem
+    plan = run.plan(
+        hf.reach(problem, 3, within=5),
+        constraints=[
+            hf.at_most(hf.reach(problem, 2, within=3), 0.5),
+            hf.at_least(hf.occupancy(problem, 0), 0.2),
+        ],
+    )
+    assert plan.policy.shape == (8, 16, 2)
+    free = run.plan(hf.reach(problem, 3, within=5))
+    assert plan.value <= free.value + 1e-9
+    loose = run.plan(hf.reach(problem, 3, within=5), constraints=[hf.at_most(hf.reach(problem, 2), 1.1)])
+    assert loose.value == pytest.approx(free.value, abs=1e-7)
+
+
+def test_discounts_and_payments_after_the_last_step(run, goal):
+    problem, within = run.problem, [hf.at_most(hf.occupancy(run.problem, 1), 5.0)]
+    for more in (
+        {"discount": 0.9},
+        {"final": [0.0, 0, 0, 0.5]},
+        {"transition": np.tile([0.0, 0, 0, 0.05], (4, 2, 1))},
+    ):
+        plan = run.plan(0.4 * goal, constraints=within, **more)
+        free = run.plan(0.4 * goal, **more)
+        assert plan.value == pytest.approx(free.value, abs=1e-7)
+        assert plan.policy.shape == (8, 4, 2)
+        thin = run.plan(0.4 * goal, constraints=[hf.at_most(hf.reach(problem, 2, within=8), 0.3)], **more)
+        assert thin.policy.shape == (8, 8, 2)
+        assert thin.value <= free.value + 1e-9

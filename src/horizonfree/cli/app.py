@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from horizonfree._deprecated import REMOVAL
-from horizonfree.cli import answers, compare, explore, leaderboard, lists, logs, plan, sweep
+from horizonfree.cli import answers, compare, explore, leaderboard, lists, logs, plan, sweep, trade_offs
 from horizonfree.errors import HorizonfreeError, OptionError, UnknownNameError
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors without a file name
@@ -45,6 +45,8 @@ for command in (
     lists.explorers,
     explore.explore,
     plan.plan,
+    trade_offs.pareto,
+    trade_offs.risk,
     answers.certify,
     logs.audit,
     logs.power,
@@ -61,6 +63,8 @@ for command in (
         no_args_is_help=command
         in (
             plan.plan,
+            trade_offs.pareto,
+            trade_offs.risk,
             answers.certify,
             logs.audit,
             logs.power,

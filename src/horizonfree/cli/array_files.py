@@ -58,9 +58,21 @@ def read_constraints(problem: Problem, at_most: list[str], at_least: list[str]) 
             except ValueError:
                 bound = None
             if not name or bound is None:
-                raise OptionError(f"{option} {text}: write it as FILE=NUMBER, such as cost.csv=0.01")
-            result.append(make(read_reward(Path(name), problem, "cost"), bound))
+                raise OptionError(
+                    f"{option} {text}: write it as FILE=NUMBER, such as cost.csv=0.01, or as reach:STATE,STATE=NUMBER"
+                )
+            result.append(make(read_cost(problem, name), bound))
     return result
+
+
+def read_cost(problem: Problem, name: str) -> Any:
+    """A cost from a file, or the event reach:STATE,STATE."""
+    if not name.startswith("reach:"):
+        return read_reward(Path(name), problem, "cost")
+    import horizonfree as hf
+
+    states = name.removeprefix("reach:").split(",")
+    return hf.reach(problem, [int(x) if x.isdecimal() else x for x in states])
 
 
 def is_csv(path: Path, what: str) -> bool:

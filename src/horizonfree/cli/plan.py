@@ -101,7 +101,9 @@ def plan(
     at_most: Annotated[
         list[str] | None,
         typer.Option(
-            "--at-most", help="A cost and its bound, as cost.csv=0.01; repeat.", metavar="FILE=NUMBER"
+            "--at-most",
+            help="A cost and its bound, as cost.csv=0.01 or reach:STATE=0.01; repeat.",
+            metavar="FILE=NUMBER",
         ),
     ] = None,
     at_least: Annotated[
@@ -170,10 +172,9 @@ def plan(
         raise OptionError(f"--misspecification is for {beyond}; leave it out")
     if compare is not None and is_longer:
         raise OptionError(f"--compare is for {beyond}; evaluate each policy with --policy")
-    if (at_most or at_least) and (policy is not None or reach or bounded or save is not None):
+    if (at_most or at_least) and (policy is not None or save is not None):
         raise OptionError(
-            "--at-most and --at-least are for plans of rewards, whose certificates are not in files; leave --policy, "
-            "--reach, --property and --save out"
+            "--at-most and --at-least are for plans, whose certificates are not in files; leave --policy and --save out"
         )
     run = open_run(folder)
     from horizonfree.cli import plan_text
@@ -331,7 +332,7 @@ def _rows(plan: "Plan", true_loss: float | None, *, is_cost: bool) -> list[tuple
 
 def _constraint_data(plan: "Plan") -> dict[str, Any]:
     """The status of a plan within constraints, and the constraints, for JSON."""
-    from horizonfree.runs.constrained import ConstrainedPlan
+    from horizonfree.runs.plan import ConstrainedPlan
 
     if not isinstance(plan, ConstrainedPlan):
         return {}
@@ -341,7 +342,7 @@ def _constraint_data(plan: "Plan") -> dict[str, Any]:
 
 def _constraint_rows(plan: "Plan") -> list[tuple[str, Any, str]]:
     """The constraints, each with its interval."""
-    from horizonfree.runs.constrained import ConstrainedPlan
+    from horizonfree.runs.plan import ConstrainedPlan
 
     if not isinstance(plan, ConstrainedPlan):
         return []

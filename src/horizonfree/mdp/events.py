@@ -56,6 +56,10 @@ class Lift(abc.ABC):
     def lists(self, succ: Any) -> Any:
         """Lists of successors [S, A, n] as lists of lifted ones [X, A, n]."""
 
+    def copies(self) -> Int[np.ndarray, "X A"] | None:
+        """Which copy of all states follows each pair, where lifted states are such copies, one after the other."""
+        return None
+
     def of(self, x: Any) -> Any:
         """An array over states as one over lifted states."""
         return np.asarray(x)[self.origin]
@@ -240,25 +244,34 @@ class Event:
 
     def lift(self, space: Space) -> "EventLift":
         """The lifted states on a space."""
-        origin = np.tile(np.arange(space.num_states), 2)
-        is_open = np.append(self.decided == OPEN, np.zeros(space.num_states, bool))
-        return EventLift.of_event(space, origin, is_open)
+        return EventLift.of_events(space, [self])
 
 
 @dataclass(frozen=True, eq=False)
 class EventLift(Lift):
-    """Lifted states of an event: those of the space, then a copy of each for the time after the decision."""
+    """Lifted states of events: m S + s is state s, m the sum of 2^i over the events i that were decided before.
 
-    is_open: Any
+    `onward` [X]: m in the states that follow.
+    """
+
+    onward: Int[np.ndarray, " X"]
 
     @classmethod
-    def of_event(cls, space: Space, origin: np.ndarray, is_open: np.ndarray) -> "EventLift":
+    def of_events(cls, space: Space, events: Sequence[Event]) -> "EventLift":
         """The space of the lifted states."""
-        S = space.num_states
-        initial = np.zeros(2 * S)
+        S, copies = space.num_states, 2 ** len(events)
+        if copies * space.succ.size > MOST_ENTRIES:
+            raise OptionError(
+                f"{len(events)} events make {copies:,} copies of {S:,} states, too many to hold; ask for fewer events"
+            )
+        origin = np.tile(np.arange(S), copies)
+        now = sum(2**i * (event.decided != OPEN).astype(np.int64) for i, event in enumerate(events))
+        onward = np.arange(copies).repeat(S) | np.tile(now, copies)
+        initial = np.zeros(copies * S)
         initial[:S] = space.starts() if space.initial is None else np.asarray(space.initial)
+        succ = np.asarray(space.succ)
         lifted = Space(
-            succ=_after(np.asarray(space.succ), origin, is_open).astype(np.int32),
+            succ=(succ[origin] + S * onward[:, None, None]).astype(np.int32),
             support=np.asarray(space.support)[origin],
             reachable=np.asarray(space.reachable)[origin],
             initial=initial,
@@ -267,16 +280,32 @@ class EventLift(Lift):
             is_dense=False,
             acts=None if space.acts is None else np.asarray(space.acts)[origin],
         )
-        return cls(lifted, origin, np.arange(S), is_open)
+        return cls(lifted, origin, np.arange(S), onward)
+
+    def copies(self) -> Int[np.ndarray, "X A"]:
+        """The copy that follows each pair."""
+        return np.repeat(self.onward[:, None], self.space.num_actions, axis=1)
 
     def lists(self, succ: Any) -> Any:
         """Lists of successors [S, A, n] as lists of lifted ones [X, A, n]."""
-        return _after(np.asarray(succ), self.origin, self.is_open)
+        succ = np.asarray(succ)
+        return succ[self.origin] + len(succ) * self.onward[:, None, None].astype(succ.dtype)
 
+    def paid(self, event: Event, number: int) -> Float[np.ndarray, "T X A"]:
+        """The worth of the outcome of event `number`, at the step that decides it; 0 from its last step on."""
+        (T, X, A), S = self.space.sizes, len(event.decided)
+        is_open = (np.arange(X) // S >> number) % 2 == 0
+        table = np.zeros((T, X, A))
+        for outcome, worth in ((WON, event.pays.won), (LOST, event.pays.lost)):
+            table[: event.steps + 1, is_open & (event.decided == outcome)[self.origin]] = worth
+        table[event.steps, is_open & (event.decided == OPEN)[self.origin]] = event.pays.open
+        return table
 
-def _after(succ: np.ndarray, origin: np.ndarray, is_open: np.ndarray) -> np.ndarray:
-    """An open event moves to the states themselves, a decided one to the copies."""
-    return np.asarray(succ[origin] + np.where(is_open, 0, len(succ))[:, None, None].astype(succ.dtype))
+    def state(self, visited: Sequence[int], events: Sequence[Event]) -> int:
+        """The lifted state after these states were visited, the present one last."""
+        *before, now = visited
+        kept = sum(2**i for i, x in enumerate(events) if (x.decided[before] != OPEN).any())
+        return int(kept * len(self.first) + now)
 
 
 def reach(problem: HasSpace, states: int | str | Sequence[int | str], *, within: int | None = None) -> Event:

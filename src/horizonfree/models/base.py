@@ -38,9 +38,9 @@ OwnEvidence: TypeAlias = Any
 OwnConfidence: TypeAlias = Any
 
 FORECAST_TIMES = [1.25**k for k in range(1, 42)]  # as much data, up to 10,000 times, that a forecast looks at
-MIXTURES_ONLY = (
-    "certificates for a class that is a little wrong (misspecification=) are proved for mixtures only; leave it out, "
-    "or describe the problem as a Mixture"
+NO_RADII = (
+    "certificates for a class that is a little wrong (misspecification=) are proved for mixtures and tables; leave it "
+    "out, or describe the problem as one of these"
 )
 
 
@@ -168,7 +168,7 @@ class Model(abc.ABC):
 
     def robust_confidence(self, evidence: OwnEvidence, delta: float) -> "Callable[[Any], Confidence]":
         """The confidence set as a function of the misspecification; what does not depend on it is computed once."""
-        raise OptionError(MIXTURES_ONLY)
+        raise OptionError(NO_RADII)
 
     def with_rewards(self, rewards: Float[np.ndarray, "F H S A"]) -> "Model":
         """The class with sharper certificates for these rewards, declared before the first episode."""
@@ -204,8 +204,8 @@ class Described:
     layout: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
     def assumptions(self) -> tuple[str, ...]:
-        """What certificates assume beside the model class: how the log was recorded, and bins."""
-        return tuple(self.layout.get("log", {}).get("assumes", ()))
+        """What certificates assume beside the model class: how the log was recorded, bins, and cells."""
+        return (*self.layout.get("log", {}).get("assumes", ()), *self.layout.get("assumes", ()))
 
 
 class Confidence(Described, abc.ABC):
@@ -351,7 +351,7 @@ class Diagnostics(abc.ABC):
 
     def asymptotic_gap(self, misspecification: Any) -> float:
         """About the suboptimality bound for every reward that remains after infinitely many episodes."""
-        raise OptionError(MIXTURES_ONLY)
+        raise OptionError(NO_RADII)
 
 
 class Alternatives:

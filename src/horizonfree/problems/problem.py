@@ -31,7 +31,8 @@ class Problem(ReprMixin):
 
     `recipe`: a name and parameters from which `make` builds the problem again, or None. `layout`: names of "states",
     "actions" and "weights"; "cells" [S, 2], column and row of each state on a grid; "ended", in which states episodes
-    end (endings.py); for a `reachable_part`, "state_ids" and "num_all_states" (names.py).
+    end (endings.py); "radii" [S, A] and "assumes" of cells of real-valued states (discretize.py); for a
+    `reachable_part`, "state_ids" and "num_all_states" (names.py).
 
     >>> import horizonfree as hf
     >>> problem = hf.make("river-swim", states=4, horizon=8)
@@ -104,6 +105,12 @@ class Problem(ReprMixin):
     def sampling(self) -> Sampling | None:
         """For kernels estimated from samples, how far they may be off; None for kernels that were given."""
         return sampling_of(self.layout, self.horizon)
+
+    @property
+    def radii(self) -> Float[np.ndarray, "S A"] | None:
+        """How far, in total variation, laws may be from those of one parameter, for cells; None without such errors."""
+        radii = self.layout.get("radii")
+        return None if radii is None else np.asarray(radii, np.float64)
 
     def state_name(self, state: int) -> str:
         """The name of a state; "state 3" where it has none."""

@@ -112,6 +112,8 @@ def _restricted_layout(problem: Problem, states: Int[np.ndarray, " m"]) -> dict[
         restricted_layout["states"] = [layout["states"][s] for s in states]
     if layout.get("cells") is not None:
         restricted_layout["cells"] = np.asarray(layout["cells"])[states]
+    if "radii" in layout:
+        restricted_layout["radii"] = np.asarray(layout["radii"])[states]
     for key in (names.LABELLED, names.PAID):
         if key in layout:
             restricted_layout[key] = np.asarray(layout[key])[:, states]

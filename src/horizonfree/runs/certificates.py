@@ -42,7 +42,8 @@ class ConfidenceCache:
 
     def get(self, problem: Problem, evidence: Evidence, delta: Any, misspecification: Any) -> Confidence:
         """At confidence 1 - delta, for the declared misspecification and the errors of estimated kernels."""
-        delta, about, model = check_probability(delta, "delta"), declared(misspecification), problem.model
+        delta, model = check_probability(delta, "delta"), problem.model
+        about = all_radii(problem, misspecification)
         sampling, delta_episodes = problem.sampling, delta
         if sampling is not None:  # a share of delta for the samples of the kernels, the rest for the episodes
             about = sampling.misspecification(DELTA_SHARE * delta, about)
@@ -74,6 +75,16 @@ class ConfidenceCache:
         return self._robust_sets[key]
 
 
+def all_radii(problem: Problem, misspecification: Any) -> Misspecification | None:
+    """What a caller declares, and the errors of cells; None without both."""
+    about, cells = declared(misspecification), problem.radii
+    if cells is None:
+        return about
+    if about is None:
+        return Misspecification(tv=cells)
+    return Misspecification(tv=np.minimum(1.0, cells + about.radii(*cells.shape)), support=about.support)
+
+
 def _key(model: Model, about: Misspecification) -> tuple[Any, ...]:
     radii = about.radii(*model.space.sizes[1:])
     return radii.tobytes(), about.kl is None, about.sampled is None, about.support
@@ -90,7 +101,8 @@ def certificate_of(
     progress: bool | None,
 ) -> Certificate:
     """`Run.certificate`."""
-    model, evidence, about = run.problem.model, run.evidence, declared(misspecification)
+    model, evidence = run.problem.model, run.evidence
+    about = all_radii(run.problem, misspecification)
     if alternatives is not None:
         if about is not None:
             raise OptionError(
@@ -141,7 +153,7 @@ def explorer_claim(run: Any, delta: float) -> Certificate | None:
     """The guarantee of a run's explorer, None if it has none; delta matters where it rests on the evidence."""
     explorer, model = run.explorer, run.problem.model
     if (
-        explorer is None or run.problem.sampling is not None
+        explorer is None or run.problem.sampling is not None or run.problem.radii is not None
     ):  # nothing is proved for kernels that are estimates
         return None
     from horizonfree.explorers.python import own_state  # imports JAX, as every explorer does
@@ -230,6 +242,11 @@ def compute_robustness(
     target = check_probability(target, "target", "a bound to be certified")
     delta = check_probability(delta, "delta")
     about = declared(shape)
+    if problem.radii is not None:
+        raise OptionError(
+            "robustness is for states that are given; here the errors of cells are part of every certificate: use "
+            "certificate(misspecification=...), which adds to them"
+        )
     if problem.sampling is not None:
         raise OptionError(
             "robustness is for kernels that are given; these are estimates from samples, and their error is part of "

@@ -13,31 +13,39 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._repr import ReprTable
 from horizonfree._validation import check_number, require, short_repr
 from horizonfree.errors import OptionError, RewardError
 from horizonfree.guarantees.certificate import (
     about,
     at_most_one,
     confidence_of,
-    interval,
     proved,
     round_up,
 )
+from horizonfree.mdp.events import Event, EventLift
+from horizonfree.mdp.names import name_of
 from horizonfree.mdp.policies import is_allowed
 from horizonfree.mdp.rewards import Reward, rescale, resolve
 from horizonfree.models import certify
 from horizonfree.models.base import Confidence
-from horizonfree.models.misspecification import declared
 from horizonfree.planning.constrained import ConstrainedSolution, OccupancyProgram
 from horizonfree.planning.induction import policy_values
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.observed import ObservedReward
-from horizonfree.runs.plan import Plan, make_plan, start_distribution_of
-from horizonfree.runs.reward_spec import is_property
+from horizonfree.runs.plan import (
+    UNDECIDED,
+    ConstrainedPlan,
+    ConstraintResult,
+    Memory,
+    Plan,
+    make_plan,
+    start_distribution_of,
+)
+from horizonfree.runs.reward_spec import RewardSpec, extend_reward, is_property, on_problem
 
-FEASIBLE, INFEASIBLE, UNDECIDED = "feasible", "infeasible", "undecided"
+FEASIBLE, INFEASIBLE = "feasible", "infeasible"
 NUM_BISECTIONS = 10  # of how far bounds are tightened: to a thousandth of the slack
+NO_MORE = RewardSpec()  # no discount, and nothing paid for transitions or at the end
 STRICT = 1e-12  # by how much a contradiction must exceed rounding, as a share of its terms
 NO_POSTERIOR = (
     "posteriors of a plan within constraints are not available; for what is likely of its policy, take "
@@ -52,50 +60,6 @@ class Constraint:
     reward: Any
     bound: float
     is_upper: bool
-
-
-@dataclass(frozen=True)
-class ConstraintResult:
-    """The expected total of one constraint under a plan, in the constraint's units, with its confidence interval."""
-
-    bound: float
-    is_upper: bool
-    value: float
-    low: float
-    high: float
-
-    @property
-    def status(self) -> str:
-        """Whether this plan certainly satisfies the constraint, certainly violates it, or neither is certain."""
-        ahead, behind = (self.high, self.low) if self.is_upper else (-self.low, -self.high)
-        bound = self.bound if self.is_upper else -self.bound
-        return "satisfied" if ahead <= bound else "violated" if behind > bound else "uncertain"
-
-    def summary(self) -> str:
-        """The constraint, and what is known of it, in a line."""
-        side = "at most" if self.is_upper else "at least"
-        return f"{self.value:.4g}, {interval(self.low, self.high)}; {side} {self.bound:.4g} is {self.status}"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ConstrainedPlan(Plan):
-    """A plan within constraints. `gap` is against the best policy that satisfies all constraints in the true system.
-
-    `status`: "feasible" where this plan certainly satisfies all constraints, "infeasible" where certainly no policy
-    does, "undecided" where neither is proved, each with probability 1 - delta together with all other bounds. Where the
-    status is "infeasible" the policy is one with the smallest excess in the estimate, and `gap` says nothing.
-    `multipliers`: the prices of the constraints, in units of the reward, with which `gap` was proved.
-    """
-
-    constraints: tuple[ConstraintResult, ...] = ()
-    status: str = UNDECIDED
-    multipliers: Float[np.ndarray, " m"] | None = None
-
-    def _repr_table(self) -> ReprTable:
-        table = super()._repr_table()
-        rows = [("status", self.status)]
-        rows += [(f"constraint {i}", x.summary()) for i, x in enumerate(self.constraints)]
-        return ReprTable(table.title, [*rows, *table.lines])
 
 
 def at_most(cost: Any, bound: float) -> Constraint:
@@ -142,17 +106,15 @@ def plan_within(
     start: Any = None,
     horizon: Any = None,
     misspecification: Any = 0.0,
-    is_extended: bool = False,
+    spec: RewardSpec = NO_MORE,
 ) -> ConstrainedPlan:
     """`Run.plan` with constraints."""
-    _check(run.problem, reward, constraints, model, misspecification, is_extended)
+    check_constraints(run.problem, reward, constraints, model)
     there = run if start is None and horizon is None else run.restart_from(start, horizon)
-    return _Question(there, reward, constraints, scale, delta).answer()
+    return Question(there, reward, constraints, scale, (delta, misspecification), spec).answer()
 
 
-def _check(
-    problem: Problem, reward: Any, constraints: Any, model: str, misspecification: Any, is_extended: bool
-) -> None:
+def check_constraints(problem: Problem, reward: Any, constraints: Any, model: str = "likelihood") -> None:
     """Refuse what has no constrained plans."""
     require(
         not isinstance(constraints, Constraint) and isinstance(constraints, Sequence) and len(constraints),
@@ -169,12 +131,6 @@ def _check(
         ("reward", reward),
         *((f"constraints[{i}]", c.reward) for i, c in enumerate(constraints)),
     ]:
-        if is_property(x):
-            raise RewardError(
-                f"{name} is an event or a property, which a plan within constraints does not take: what happened "
-                "before would have to be remembered by its policy; make the states of the event absorbing in the "
-                "problem, and take hf.goal(problem, states)"
-            )
         if isinstance(x, ObservedReward):
             raise RewardError(
                 f"{name} is estimated from recorded rewards, which a plan within constraints does not take; "
@@ -187,42 +143,95 @@ def _check(
         )
     if model != "likelihood":
         raise OptionError("constraints= plans in the maximum-likelihood estimate; leave model= out")
-    if declared(misspecification) is not None:
-        raise OptionError(
-            "constraints= needs policies that draw actions at random, for which misspecification= proves nothing; "
-            "leave one of them out"
-        )
-    if is_extended:
-        raise OptionError(
-            "constraints= is for rewards without discount=, final= and transition=; write them into a table "
-            "[H, S, A], or leave them out"
-        )
 
 
-class _Question:
-    """A reward and constraints of a run, on the scale of totals of 1; lower bounds are upper ones of the negative."""
+def _event(x: Any, problem: Problem) -> Event | None:
+    """A reward that is an event; None for any other."""
+    if not is_property(x):
+        return None
+    found = on_problem(x, problem)
+    if not isinstance(found, Event) or not found.is_max:
+        raise RewardError(
+            "of properties, plans within constraints take probabilities with max: for min bound the event by "
+            "hf.at_most, for sums give the reward"
+        )
+    return found
+
+
+class Question:
+    """A reward and constraints of a run, on the scale of totals of 1; lower bounds are upper ones of the negative.
+
+    Where some of them are events, states are lifted. An event may be decided after the last step of the other rewards,
+    which then pay nothing.
+    """
 
     def __init__(
-        self, run: Any, reward: Any, constraints: Sequence[Constraint], scale: str, delta: float
+        self,
+        run: Any,
+        reward: Any,
+        constraints: Sequence[Constraint],
+        scale: str,
+        level: tuple[float, Any],
+        spec: RewardSpec = NO_MORE,
     ) -> None:
-        self.run, self.model, self.space = run, run.problem.model, run.problem.space
-        self.constraints = constraints
-        self.confidence: Confidence = run.confidence(delta)
-        self.reward: Reward = run.resolved(reward, scale)
-        self.costs = [resolve(self.space, x.reward, scale="rescale") for x in constraints]
+        self.constraints, self.asked, self.where = constraints, run.problem, run._where
+        sources = [reward, *(x.reward for x in constraints)]
+        found = [_event(x, run.problem) for x in sources]
+        events = tuple(x for x in found if x is not None)
+        first = None if found[0] is not None else self._resolved(reward, scale, spec)
+        H = run.problem.horizon
+        T = max(H, H if first is None else len(first.table), *(x.steps + 1 for x in events), 1)
+        self.run = run if T == H else run.restart_from(None, T, is_paid_after=True)
+        self.model, self.space = self.run.problem.model, self.run.problem.space
+        self.confidence: Confidence = self.run.confidence(*level)
+        self.memory: Memory | None = None
+        if events:
+            lift = EventLift.of_events(self.space, events)
+            self.memory = Memory(lift, events, run.problem.layout)
+            self.space, self.confidence = lift.space, self.confidence.lifted(lift)
+        places = np.cumsum([x is not None for x in found]) - 1
+        self.reward = self._on_states(first, found[0], int(places[0]))
+        self.costs = [
+            self._on_states(
+                None if event is not None else resolve(run.problem, x, scale="rescale"), event, int(i)
+            )
+            for x, event, i in zip(sources[1:], found[1:], places[1:])
+        ]
         self.sign = np.array([1.0 if x.is_upper else -1.0 for x in constraints])
         bounds = [(x.bound - cost.offset) / cost.factor for x, cost in zip(constraints, self.costs)]
         self.limits = self.sign * np.array(bounds)
         self.signed = np.stack([sign * cost.table for sign, cost in zip(self.sign, self.costs)])
 
+    def _resolved(self, reward: Any, scale: str, spec: RewardSpec) -> Reward:
+        """A reward that is no event, with its discount and what is paid later."""
+        if all(x is None for x in spec):
+            return resolve(self.asked, reward, scale=scale)
+        problem, table, lift = extend_reward(self.asked, reward, *spec)
+        if lift is not None:
+            raise OptionError(
+                "constraints= takes transition= of the form g(s, a) + f(s') alone; pay what is expected, or for states "
+                "and actions"
+            )
+        return resolve(problem, table, scale=scale)
+
+    def _on_states(self, reward: Reward | None, event: Event | None, number: int) -> Reward:
+        """A reward, or event `number`, on the states and steps of the question."""
+        if event is not None:
+            assert self.memory is not None
+            return Reward(self.memory.lift.paid(event, number))
+        assert reward is not None
+        table, T = reward.table, self.space.horizon
+        if len(table) < T:
+            table = np.concatenate([table, np.zeros((T - len(table), *table.shape[1:]))])
+        elif self.memory is None:
+            return reward
+        return replace(
+            reward, table=table if self.memory is None else table[:, self.memory.lift.origin], occupied=None
+        )
+
     def answer(self) -> ConstrainedPlan:
         """Plan; prove that the constraints hold, or that no policy satisfies them, or neither."""
-        program = OccupancyProgram(
-            self.confidence.kernel,
-            start_distribution_of(self.space),
-            self._charged(),
-            is_allowed(self.space),
-        )
+        program = self.program()
         safest = program.safest(self.limits)
         if safest is None:
             raise OptionError(
@@ -242,6 +251,11 @@ class _Question:
         tight = program.best(self.reward.table, self.limits + safest.value)
         likely = [x for x in (first, tight, safest) if x is not None]
         return self._undecided(first.policy, [first.multipliers], likely, safest.multipliers)
+
+    def program(self) -> OccupancyProgram:
+        """The linear programme in the estimate."""
+        start = start_distribution_of(self.space)
+        return OccupancyProgram(self.confidence.kernel, start, self._charged(), is_allowed(self.space))
 
     def _undecided(
         self,
@@ -350,8 +364,16 @@ class _Question:
         self, policy: Float[np.ndarray, "H S A"], status: str, multipliers: list[Float[np.ndarray, " m"]]
     ) -> ConstrainedPlan:
         bounds = certify.bounds(self.confidence, self.reward.table, policy)
+        V = policy_values(self.confidence.kernel, self.reward.table, policy)[0]
         plan = make_plan(
-            self.run, self.reward, self.confidence, policy, bounds, refusal=NO_POSTERIOR, is_claimed=False
+            self.run,
+            self.reward,
+            self.confidence,
+            policy,
+            bounds,
+            value=float(self.space.at_start(V)),
+            refusal=NO_POSTERIOR,
+            is_claimed=False,
         )
         certificate, results = plan.certificate, self._results(policy)
         chosen, eps = np.zeros(len(self.costs)), certificate.eps
@@ -374,10 +396,25 @@ class _Question:
             [sign / cost.factor for sign, cost in zip(self.sign, self.costs)]
         )
         fields = {name: getattr(plan, name) for name in Plan.__dataclass_fields__}
-        fields |= {"gap": gap, "certificate": certificate}
+        fields |= {"gap": gap, "certificate": certificate, "_space": self.asked.space}
+        fields["policy"] = policy[: self.asked.horizon]
+        if self.memory is not None:
+            fields |= {"start": start_distribution_of(self.space), "layout": self._layout(self.memory)}
         return ConstrainedPlan(
-            **fields, constraints=results, status=status, multipliers=chosen * np.abs(units)
+            **fields,
+            constraints=results,
+            status=status,
+            multipliers=chosen * np.abs(units),
+            memory=self.memory,
         )
+
+    def _layout(self, memory: Memory) -> dict[str, Any]:
+        """Names of lifted states."""
+        S, number = len(memory.lift.first), len(memory.events)
+        states = [name_of(memory.layout, "states", s) for s in range(S)]
+        decided = [", ".join(str(i + 1) for i in range(number) if m >> i & 1) for m in range(2**number)]
+        names = [f"{x} (decided: {text})" if text else x for text in decided for x in states]
+        return {key: x for key, x in memory.layout.items() if key != "cells"} | {"states": names}
 
     def _unknown(self, i: int, policy: Float[np.ndarray, "H S A"]) -> ConstraintResult:
         """A constraint of which nothing is proved."""
@@ -388,7 +425,7 @@ class _Question:
 
     def _words(self, status: str, gap: float, is_certified: bool, vacuous: str) -> str:
         delta = float(self.confidence.delta)
-        where = f", {self.run._where}" if self.run._where else ""
+        where = f", {self.where}" if self.where else ""
         end = f"{self.confidence.condition()}{where}"
         level = f"({confidence_of(delta)}, any stopping time)"
         if status == INFEASIBLE:

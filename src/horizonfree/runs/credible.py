@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._validation import check_probability
-from horizonfree.errors import HorizonfreeError, OptionError
+from horizonfree._validation import check_floats, check_probability
+from horizonfree.errors import HorizonfreeError, ModelError, OptionError
 from horizonfree.mdp.events import Lift
 from horizonfree.mdp.rewards import Reward
-from horizonfree.models.posterior import Posterior
+from horizonfree.models.posterior import Posterior, posterior
 
 TIED = 1e-12  # a difference of two values that is rounding
 LEVEL = 0.95
@@ -131,3 +131,30 @@ def likely(credible: Credible, draws: int = 1000, *, work: float = AFFORDABLE) -
 def probability_better(a: Credible, b: Credible) -> float:
     """The share of draws under which the first policy is better than the second."""
     return float((a._values > b._values + TIED).mean())
+
+
+def posterior_of(run: Any, draws: int, prior: Any, seed: int) -> Posterior:
+    """`Run.posterior`; the last one is kept by the run."""
+    is_named = prior is None or isinstance(prior, str)
+    key = draws, seed, prior if is_named else check_floats(prior, "prior").tobytes()
+    if key not in run._posterior:
+        if run.problem.sampling is not None:
+            raise OptionError(
+                "kernels of this problem are estimates from samples, whose error a posterior of the weights would "
+                "ignore; only proved bounds are available"
+            )
+        if run.problem.radii is not None:
+            raise OptionError(
+                "a posterior assumes that the model class is correct, and here cells have errors; only proved "
+                "bounds are available"
+            )
+        confidence = run.confidence()
+        if confidence.is_refuted:
+            raise ModelError(
+                f"the data refute the model class, so there is no posterior in it: {confidence.refutation()}"
+            )
+        result = posterior(run.problem.model, run.evidence, draws=draws, prior=prior, seed=seed)
+        run._posterior.clear()
+        run._posterior[key] = result
+    kept: Posterior = run._posterior[key]
+    return kept

@@ -41,7 +41,7 @@ from horizonfree.models.tabular.model import TabularModel
 from horizonfree.planning.induction import Solution
 from horizonfree.planning.traced import optimal_jax
 from horizonfree.problems import problem_of_model
-from horizonfree.problems.gymnasium.as_table import unknown_table
+from horizonfree.problems.gymnasium.as_table import unknown_table, with_cells
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.reachable import num_out_of_reach
 from horizonfree.problems.registry import problems
@@ -157,6 +157,8 @@ def explore(
     _check_callback(callback)
     about = {"horizon": horizon, "start": start, "terminal": terminal, "num_states": num_states}
     learned = _problem_to_learn(problem, known, encode, about)
+    if known is not None and encode is None:
+        learned = with_cells(learned, problem)
     is_simulated = learned is problem
     learned = learned if rewards is None else learned.with_rewards(rewards)
     request = check_stop_request(episodes, until_eps, delta, budget, misspecification)

@@ -1,9 +1,9 @@
 """Answers of a run: a plan for one reward, and the comparison of two policies."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -13,7 +13,7 @@ from horizonfree._repr import ReprMixin, ReprTable, data_frame
 from horizonfree._validation import check_int, check_state
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.guarantees.certificate import Certificate, confidence_of, interval, round_down, round_up
-from horizonfree.mdp.events import Lift
+from horizonfree.mdp.events import Event, EventLift, Lift
 from horizonfree.mdp.names import name_of, number_of
 from horizonfree.mdp.rewards import Reward
 from horizonfree.mdp.space import Kernel, Space
@@ -28,6 +28,13 @@ if TYPE_CHECKING:
     import pandas
 
     from horizonfree.problems.gymnasium.live import Rollout
+
+EXACT_CLASS = (
+    "a posterior assumes that the model class is correct; for what is likely, plan without misspecification=, which is "
+    "about what is proved"
+)
+MAX_WEIGHTS = 8  # in a repr
+UNDECIDED = "undecided"  # status of a plan within constraints
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -119,6 +126,12 @@ class Plan(ReprMixin):
         }
         return data_frame(columns)
 
+    def plot(self, ax: Any = None) -> Any:
+        """Where the plan is, on Matplotlib axes: on a grid the share of time in each cell, else states by step."""
+        from horizonfree.runs.plots import plot_plan
+
+        return plot_plan(self, ax)
+
     def act(self, h: int, state: int | str) -> int:
         """The action at step h (from 0) in a state, by number or name; the most probable one of a stochastic policy."""
         H, S = self.policy.shape[:2]
@@ -141,7 +154,84 @@ class Plan(ReprMixin):
 
         if self._space is None:
             raise OptionError("this plan belongs to no run; make it with run.plan(reward)")
-        return rollout(env, self._space, self.layout, self.policy, seed, encode)
+        return rollout(env, self._space, self.layout, self.policy, seed, encode, self._row)
+
+    def _row(self, visited: Sequence[Any]) -> int:
+        """The row of `policy` for an episode that visited these states, the present one last."""
+        return int(visited[-1])
+
+
+@dataclass(frozen=True)
+class ConstraintResult:
+    """The expected total of one constraint under a plan, in the constraint's units, with its confidence interval."""
+
+    bound: float
+    is_upper: bool
+    value: float
+    low: float
+    high: float
+
+    @property
+    def status(self) -> str:
+        """Whether this plan certainly satisfies the constraint, certainly violates it, or neither is certain."""
+        ahead, behind = (self.high, self.low) if self.is_upper else (-self.low, -self.high)
+        bound = self.bound if self.is_upper else -self.bound
+        return "satisfied" if ahead <= bound else "violated" if behind > bound else "uncertain"
+
+    def summary(self) -> str:
+        """The constraint, and what is known of it, in a line."""
+        side = "at most" if self.is_upper else "at least"
+        return f"{self.value:.4g}, {interval(self.low, self.high)}; {side} {self.bound:.4g} is {self.status}"
+
+
+class Memory(NamedTuple):
+    """What a plan for events remembers: which of them were decided. `layout`: names of the states themselves."""
+
+    lift: EventLift
+    events: tuple[Event, ...]
+    layout: Any
+
+    def state(self, visited: Sequence[int]) -> int:
+        """The lifted state after these states were visited, the present one last."""
+        return self.lift.state(visited, self.events)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ConstrainedPlan(Plan):
+    """A plan within constraints. `gap` is against the best policy that satisfies all constraints in the true system.
+
+    `status`: "feasible" where this plan certainly satisfies all constraints, "infeasible" where certainly no policy
+    does, "undecided" where neither is proved, each with probability 1 - delta together with all other bounds. Where the
+    status is "infeasible" the policy is one with the smallest excess in the estimate, and `gap` says nothing.
+    `multipliers`: the prices of the constraints, in units of the reward, with which `gap` was proved.
+
+    Where a reward or a cost is an event, the plan remembers which events were decided: row m S + s of `policy` is for
+    state s, m the sum of 2^i over the events i (that of the reward first) that were decided at an earlier step.
+    """
+
+    constraints: tuple[ConstraintResult, ...] = ()
+    status: str = UNDECIDED
+    multipliers: Float[np.ndarray, " m"] | None = None
+    memory: Memory | None = None
+
+    def act(self, h: int, state: int | str, before: Sequence[int | str] = ()) -> int:
+        """The most probable action at step h (from 0) in a state; before: the states of the steps before, for events.
+
+        Actions are to be drawn with the probabilities in `policy`: constraints may not hold otherwise.
+        """
+        return super().act(h, self._row([*before, state]))
+
+    def _row(self, visited: Sequence[Any]) -> int:
+        if self.memory is None:
+            return number_of(self.layout, "states", visited[-1], self.policy.shape[1])
+        S = len(self.memory.lift.first)
+        return self.memory.state([number_of(self.memory.layout, "states", x, S) for x in visited])
+
+    def _repr_table(self) -> ReprTable:
+        table = super()._repr_table()
+        rows = [("status", self.status)]
+        rows += [(f"constraint {i + 1}", x.summary()) for i, x in enumerate(self.constraints)]
+        return ReprTable(table.title, [*rows, *table.lines])
 
 
 def make_plan(
@@ -250,3 +340,30 @@ class Comparison:
         """Deprecated: use `summary()`."""
         warn_renamed("Comparison.words", "Comparison.summary()")
         return self.summary()
+
+
+def compare_policies(
+    run: Any, reward: Reward, policies: tuple[np.ndarray, np.ndarray], confidence: Confidence
+) -> Comparison:
+    """`Run.compare` of two policies for a checked reward."""
+    space, factor = run.problem.space, reward.factor
+    low, high = certify.difference(run.problem.model, confidence, reward.table, policies)
+    a, b = (float(space.at_start(policy_values(confidence.kernel, reward.table, x)[0])) for x in policies)
+    credible = Credible(run, reward, policies[0]), Credible(run, reward, policies[1])
+    return Comparison(factor * (a - b), factor * low, factor * high, float(confidence.delta), credible)
+
+
+def run_table(run: Any) -> ReprTable:
+    """What a run shows of itself."""
+    problem, spec = run.problem, run.explorer_spec
+    source = "logged" if spec is None else f"explored by {spec.name}, seed {run.seed}"
+    sizes = f"{problem.num_states:,} states, {problem.num_actions} actions, {problem.horizon} steps"
+    lines = [("problem", sizes), ("episodes", f"{run.episodes:,}, {source}")]
+    if run.has_parameter and problem.layout.get("weights"):
+        weights = enumerate(run.weights[:MAX_WEIGHTS])
+        lines.append(("weights", ", ".join(f"{problem.weight_name(i)}: {x:.3f}" for i, x in weights)))
+    lines += [("log", note) for note in problem.layout.get("log", {}).get("notes", ())]
+    if run.folder is not None:
+        lines.append(("folder", str(run.folder)))
+    lines.append(("next", "run.plan(reward), run.certificate(), run.resume(episodes=100)"))
+    return ReprTable(f"Run of {problem.name}", lines)

@@ -12,8 +12,8 @@ from jaxtyping import Float, Int
 
 from horizonfree._deprecated import renamed
 from horizonfree._repr import ReprMixin, ReprTable, data_frame
-from horizonfree._validation import check_choice, check_floats
-from horizonfree.errors import ModelError, OptionError
+from horizonfree._validation import check_choice
+from horizonfree.errors import OptionError
 from horizonfree.explorers.registry import ExplorerSpec
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.guarantees.e_processes import Check
@@ -23,18 +23,28 @@ from horizonfree.mdp.space import Trajectory
 from horizonfree.models import certify
 from horizonfree.models.base import Confidence, Evidence, Intervals
 from horizonfree.models.misspecification import declared
-from horizonfree.models.posterior import Posterior, posterior
+from horizonfree.models.posterior import Posterior
 from horizonfree.models.registry import diagnostics_of
-from horizonfree.planning.induction import policy_values
 from horizonfree.problems.problem import Problem
 from horizonfree.runs import observed, reward_spec
 from horizonfree.runs.certificates import ConfidenceCache, Robustness, certificate_of, compute_robustness
 from horizonfree.runs.check import check_model_class
 from horizonfree.runs.constrained import plan_within
-from horizonfree.runs.credible import Credible
+from horizonfree.runs.credible import posterior_of
 from horizonfree.runs.observed import ObservedReward
-from horizonfree.runs.plan import Comparison, Plan, make_plan, start_distribution_of
+from horizonfree.runs.pareto import TradeOff, trade_off
+from horizonfree.runs.plan import (
+    EXACT_CLASS,
+    Comparison,
+    Plan,
+    compare_policies,
+    make_plan,
+    run_table,
+    start_distribution_of,
+)
+from horizonfree.runs.plots import plot_run
 from horizonfree.runs.reward_spec import RewardSpec, plan_or_evaluate
+from horizonfree.runs.risk import Risk, risk_of
 from horizonfree.runs.state import progress_of
 from horizonfree.runs.until import StopRule
 
@@ -47,11 +57,6 @@ if TYPE_CHECKING:
     from horizonfree.runs.power import Power
 
 PLAN_MODELS = ("likelihood", "explorer")  # estimates in which plans are made
-MAX_WEIGHTS = 8  # in a repr
-EXACT_CLASS = (
-    "a posterior assumes that the model class is correct; for what is likely, plan without misspecification=, which is "
-    "about what is proved"
-)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -165,29 +170,12 @@ class Run(ReprMixin):
         other features: uniform on the valid ones. Linear MDPs have no posterior.
 
         >>> import horizonfree as hf
-        >>> problem = hf.make("river-swim", states=4, horizon=8)
-        >>> run = hf.explore(problem, episodes=300, progress=False)
+        >>> run = hf.explore(hf.make("river-swim", states=4, horizon=8), episodes=300, progress=False)
         >>> posterior = run.posterior(draws=200)
-        >>> posterior.values(hf.goal(problem, 3), [1] * 4).shape
+        >>> posterior.values(hf.goal(run.problem, 3), [1] * 4).shape
         (200,)
         """
-        is_named = prior is None or isinstance(prior, str)
-        key = draws, seed, prior if is_named else check_floats(prior, "prior").tobytes()
-        if key not in self._posterior:
-            if self.problem.sampling is not None:
-                raise OptionError(
-                    "kernels of this problem are estimates from samples, whose error a posterior of the weights would "
-                    "ignore; only proved bounds are available"
-                )
-            confidence = self.confidence()
-            if confidence.is_refuted:
-                raise ModelError(
-                    f"the data refute the model class, so there is no posterior in it: {confidence.refutation()}"
-                )
-            result = posterior(self.problem.model, self.evidence, draws=draws, prior=prior, seed=seed)
-            self._posterior.clear()
-            self._posterior[key] = result
-        return self._posterior[key]
+        return posterior_of(self, draws, prior, seed)
 
     def check(self, by: Any = None, *, alternatives: Any = "auto", delta: float = 0.05) -> Check:
         """Test the model class against richer ones by e-values; a refutation is wrong with probability at most delta.
@@ -270,9 +258,8 @@ class Run(ReprMixin):
         `ConstrainedPlan`, a randomised policy with `status` and the interval of every constraint.
 
         >>> import horizonfree as hf
-        >>> problem = hf.make("river-swim", states=4, horizon=8)
-        >>> run = hf.explore(problem, episodes=300, progress=False)
-        >>> plan = run.plan(hf.goal(problem, 3))
+        >>> run = hf.explore(hf.make("river-swim", states=4, horizon=8), episodes=300, progress=False)
+        >>> plan = run.plan(hf.goal(run.problem, 3))
         >>> plan.value_low <= plan.value <= plan.value_high
         True
         """
@@ -281,7 +268,8 @@ class Run(ReprMixin):
         is_extended = not (discount is None and final is None and transition is None)
         where = {"start": start, "horizon": horizon, "misspecification": misspecification}
         if constraints is not None:
-            return plan_within(self, reward, constraints, is_extended=is_extended, **options, **where)
+            spec = RewardSpec(discount, final, transition)
+            return plan_within(self, reward, constraints, spec=spec, **options, **where)
         if isinstance(reward, ObservedReward):
             observed.check_plain(discount, final, transition, misspecification, model)
             return observed.answer(self, reward, None, delta=delta, start=start, horizon=horizon)
@@ -296,19 +284,20 @@ class Run(ReprMixin):
             return there.plan(reward, misspecification=misspecification, **options)
         resolved = self.resolved(reward, scale)
         confidence = self.confidence(delta, misspecification)
-        refusal = "" if declared(misspecification) is None else EXACT_CLASS
+        is_exact = declared(misspecification) is None and self.problem.radii is None
+        refusal = "" if is_exact else EXACT_CLASS
         if model == "explorer":
-            space = self.problem.space
             from horizonfree.runs.explore import explorer_plan
 
             own = explorer_plan(self, resolved.table)
-            policy = named_allowed(space, np.array(own.policy, np.int32))
-            bounds = certify.bounds(confidence, resolved.table, policy)
-            value = float(space.at_start(own.V[0]))
-            return make_plan(self, resolved, confidence, policy, bounds, value=value, refusal=refusal)
+            policy = named_allowed(self.problem.space, np.array(own.policy, np.int32))
+            bounds, value = (
+                certify.bounds(confidence, resolved.table, policy),
+                self.problem.space.at_start(own.V[0]),
+            )
+            return make_plan(self, resolved, confidence, policy, bounds, value=float(value), refusal=refusal)
         policy, bounds = certify.planned(self.problem.model, confidence, resolved.table)
-        is_claimed = declared(misspecification) is None
-        return make_plan(self, resolved, confidence, policy, bounds, refusal=refusal, is_claimed=is_claimed)
+        return make_plan(self, resolved, confidence, policy, bounds, refusal=refusal, is_claimed=is_exact)
 
     def evaluate(
         self,
@@ -328,9 +317,8 @@ class Run(ReprMixin):
         policy: actions [H, S] or probabilities [H, S, A]; or [S], [S, A] for every step. The rest is as for `plan`.
 
         >>> import numpy as np, horizonfree as hf
-        >>> problem = hf.make("river-swim", states=4, horizon=8)
-        >>> run = hf.explore(problem, episodes=300, progress=False)
-        >>> swim = run.evaluate(hf.goal(problem, 3), np.ones(4, int))
+        >>> run = hf.explore(hf.make("river-swim", states=4, horizon=8), episodes=300, progress=False)
+        >>> swim = run.evaluate(hf.goal(run.problem, 3), np.ones(4, int))
         >>> swim.value_low <= swim.value <= swim.value_high
         True
         """
@@ -352,6 +340,33 @@ class Run(ReprMixin):
         bounds = certify.bounds(confidence, resolved.table, table)
         return make_plan(self, resolved, confidence, table, bounds)
 
+    def risk(self, reward: Any, policy: Any, **options: Any) -> Risk:
+        """The distribution of the total of an episode under a policy, with bounds: `probability`, `quantile`, `cvar`.
+
+        States remember what was paid, so there must be few different sums. options: delta, start, horizon and
+        misspecification (of tables), as for `plan`.
+
+        >>> import horizonfree as hf
+        >>> run = hf.explore(hf.make("river-swim", states=4, horizon=8), episodes=300, progress=False)
+        >>> run.risk([0, 0, 0, 1], [1, 1, 1, 1]).quantile(0.2)  # steps in state 3
+        Estimate(value=0.0, low=0.0, high=0.0)
+        """
+        return risk_of(self, reward, policy, **options)
+
+    def pareto(self, reward: Any, cost: Any, points: int = 20, **options: Any) -> TradeOff:
+        """The trade-off between a reward and a cost: policies from the cheapest to the best, and a certified band.
+
+        The band holds at every bound of the cost at once: `result.at(bound)`, `result.plot()`. points: how many
+        policies. options: scale, delta, start, horizon and misspecification (of tables), as for `plan`.
+
+        >>> import horizonfree as hf
+        >>> run = hf.explore(hf.make("river-swim", states=4, horizon=8), episodes=300, progress=False)
+        >>> at = run.pareto(hf.goal(run.problem, 3), hf.reach(run.problem, 2), points=5).at(0.2)
+        >>> at.low <= at.value <= at.high
+        True
+        """
+        return trade_off(self, reward, cost, points=points, **options)
+
     def compare(
         self,
         reward: Any,
@@ -368,9 +383,8 @@ class Run(ReprMixin):
         The interval is shorter than the difference of two intervals, because common parts of the policies cancel.
 
         >>> import numpy as np, horizonfree as hf
-        >>> problem = hf.make("river-swim", states=4, horizon=8)
-        >>> run = hf.explore(problem, episodes=300, progress=False)
-        >>> result = run.compare(hf.goal(problem, 3), np.ones(4, int), np.zeros(4, int))
+        >>> run = hf.explore(hf.make("river-swim", states=4, horizon=8), episodes=300, progress=False)
+        >>> result = run.compare(hf.goal(run.problem, 3), np.ones(4, int), np.zeros(4, int))
         >>> result.low > 0
         True
         """
@@ -379,13 +393,8 @@ class Run(ReprMixin):
             return there.compare(reward, policy_a, policy_b, scale=scale, delta=delta)
         if isinstance(reward, ObservedReward):
             return observed.compare(self, reward, (policy_a, policy_b), delta=delta)
-        resolved, confidence = self.resolved(reward, scale), self.confidence(delta)
         policies = self._policy(policy_a), self._policy(policy_b)
-        low, high = certify.difference(self.problem.model, confidence, resolved.table, policies)
-        space, kernel, factor = self.problem.space, confidence.kernel, resolved.factor
-        a, b = (float(space.at_start(policy_values(kernel, resolved.table, x)[0])) for x in policies)
-        credible = Credible(self, resolved, policies[0]), Credible(self, resolved, policies[1])
-        return Comparison(factor * (a - b), factor * low, factor * high, float(confidence.delta), credible)
+        return compare_policies(self, self.resolved(reward, scale), policies, self.confidence(delta))
 
     def _policy(self, policy: Any) -> np.ndarray:
         table = policy_table(policy, *self.problem.space.sizes)
@@ -414,6 +423,7 @@ class Run(ReprMixin):
         return self._restarts[key]
 
     seen_from = renamed("Run.seen_from", restart_from)
+    plot = plot_run
 
     def robustness(
         self, target: float = 0.1, *, reward: Any = None, delta: float = 0.05, shape: Any = 1.0
@@ -481,19 +491,9 @@ class Run(ReprMixin):
 
     def to_pandas(self) -> "pandas.DataFrame":
         """The records, one row for each episode, counted from 1."""
-        episodes = len(next(iter(self.records.values()), ()))
-        return data_frame({"episode": np.arange(1, episodes + 1), **self.records})
+        return data_frame(
+            {"episode": np.arange(len(next(iter(self.records.values()), ()))) + 1, **self.records}
+        )
 
     def _repr_table(self) -> ReprTable:
-        problem, spec = self.problem, self.explorer_spec
-        source = "logged" if spec is None else f"explored by {spec.name}, seed {self.seed}"
-        sizes = f"{problem.num_states:,} states, {problem.num_actions} actions, {problem.horizon} steps"
-        lines = [("problem", sizes), ("episodes", f"{self.episodes:,}, {source}")]
-        if self.has_parameter and problem.layout.get("weights"):
-            weights = enumerate(self.weights[:MAX_WEIGHTS])
-            lines.append(("weights", ", ".join(f"{problem.weight_name(i)}: {x:.3f}" for i, x in weights)))
-        lines += [("log", note) for note in problem.layout.get("log", {}).get("notes", ())]
-        if self.folder is not None:
-            lines.append(("folder", str(self.folder)))
-        lines.append(("next", "run.plan(reward), run.certificate(), run.resume(episodes=100)"))
-        return ReprTable(f"Run of {problem.name}", lines)
+        return run_table(self)

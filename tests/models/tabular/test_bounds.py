@@ -115,7 +115,7 @@ def test_no_kernel_has_a_best_value_above_the_tangent_and_b(case):
 
 
 def test_b_is_attained_where_a_gain_and_the_way_to_it_are_uncertain():
-    """State 0 leads to 1 or 2, and 1 has a bet on state 3 against the sure 1/2 of the policy, as every other way has."""
+    """State 0 leads to 1 or 2, and 1 has a bet on state 3 against the sure 1/2 of the policy, as other ways have."""
     P = np.zeros((6, 2, 6))
     P[0, :, [1, 2]] = P[1, 1, [3, 4]] = 0.5
     P[1, 0, 5] = P[2, :, 5] = P[[3, 4, 5], :, [3, 4, 5]] = 1.0

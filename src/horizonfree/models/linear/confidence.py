@@ -98,8 +98,9 @@ class LinearConfidence(Confidence):
     def lifted(self, lift: Lift) -> "LinearConfidence":
         """Radii are for values of states alone."""
         raise OptionError(
-            "transition= is not of the form g(s, a) + f(s'), and certificates of linear MDPs are about values of "
-            "states; pay what is expected, or for states and actions"
+            "events, the distribution of a total, and transition= that is not of the form g(s, a) + f(s') need states "
+            "that remember, and certificates of linear MDPs are about values of states alone; pay what is expected, or "
+            "for states and actions, or take problem.as_tabular()"
         )
 
     def is_declared(self, reward: Float[np.ndarray, "H S A"]) -> bool:

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree.guarantees.divergence import curvature, psi_inverse
+from horizonfree.mdp.events import Lift
 from horizonfree.mdp.space import Space
 
 # The largest mean of a function over a ball KL(p_hat || p) <= eps, from above and at any tolerance.
@@ -82,7 +83,8 @@ class Balls:
     """KL(prob || p)(s,a) <= eps(s,a) for every pair: 0 where the row is known, infinite where nothing is.
 
     `succ` and `prob` list the successors of the centre. `is_open`: p may have mass outside them, on any state where it
-    `is_anywhere`, else on the lists of the space.
+    `is_anywhere`, else on the lists of the space. `copies`, for lifted states: which copy of all states (of
+    that many) follows a pair.
     """
 
     succ: Int[np.ndarray, "S A C"]
@@ -90,6 +92,16 @@ class Balls:
     eps: Float[np.ndarray, "S A"]
     is_open: Bool[np.ndarray, "S A"]
     is_anywhere: bool
+    copies: Int[np.ndarray, "S A"] | None = None
+    copy_size: int = 0
+
+    def lifted(self, lift: Lift) -> "Balls":
+        """On lifted states: every pair has the ball of the one that it lifts."""
+        succ, prob, eps, is_open = (
+            lift.lists(self.succ),
+            *(lift.of(x) for x in (self.prob, self.eps, self.is_open)),
+        )
+        return Balls(succ, prob, eps, is_open, self.is_anywhere, lift.copies(), len(lift.first))
 
     @property
     def is_unknown(self) -> Bool[np.ndarray, "S A"]:
@@ -123,7 +135,10 @@ class Balls:
         """The largest value among the possible successors of each pair."""
         if self.is_anywhere:
             centre = np.where(self.prob > 0, v[:, self.succ], -np.inf).max(-1)
-            return np.asarray(np.where(self.is_open, v.max(-1)[:, None, None], centre))
+            top = v.max(-1)[:, None, None]
+            if self.copies is not None:
+                top = v.reshape(len(v), -1, self.copy_size).max(-1)[:, self.copies]
+            return np.asarray(np.where(self.is_open, top, centre))
         at_slot = v[:, None, None, :] if space.is_dense else v[:, space.succ]
         return np.asarray(np.where(space.support, at_slot, -np.inf).max(-1))
 

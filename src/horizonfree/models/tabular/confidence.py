@@ -202,6 +202,10 @@ class TabularConfidence(Confidence):
         """The confidence set projected on every entry."""
         return entry_intervals(self.space, self.balls, self.pairs)
 
+    def row_error(self) -> Float[np.ndarray, "S A"]:
+        """How far rows may be from the centres, in total variation, by Pinsker's inequality."""
+        return np.sqrt(self.balls.eps / 2)
+
     @np.errstate(all="ignore")
     def lifted(self, lift: Lift) -> "TabularConfidence":
         """The confidence of lifted states (mdp/events.py): one ball for every pair, though some are the same."""
@@ -209,9 +213,7 @@ class TabularConfidence(Confidence):
         visits = np.zeros((S, A), self.visits.dtype)
         visits[*self.pairs.T] = self.visits
         eps = own.eps[lift.origin]
-        balls = Balls(
-            lift.lists(own.succ), own.prob[lift.origin], eps, own.is_open[lift.origin], own.is_anywhere
-        )
+        balls = own.lifted(lift)
         pairs = np.argwhere(eps > 0).astype(np.int32)
         empty = no_joint(eps.shape)  # a pair has several copies, whose visits it would have to add up
         result = uniform(lift.space, Kernel(balls.succ, balls.prob, False), eps, empty)

@@ -4,6 +4,7 @@ import numpy as np
 from jaxtyping import Float
 
 from horizonfree.models.base import Diagnostics
+from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.tabular.confidence import TabularConfidence
 from horizonfree.models.tabular.evidence import TabularEvidence, frequencies
 from horizonfree.models.tabular.model import TabularModel
@@ -41,7 +42,13 @@ class TabularDiagnostics(Diagnostics):
         promise[s, a] = 1 / np.maximum(np.asarray(evidence.visits)[s, a], UNVISITED_COUNT)
         return int(evidence.episodes) * best_total(space, frequencies(space, evidence), promise) / len(pairs)
 
+    def asymptotic_gap(self, misspecification: Misspecification) -> float:
+        """If every pair had the smallest radius: endless data leave 4 zeta for each of the H - 1 transitions."""
+        s, a = np.asarray(self.model.pairs).T
+        zeta = misspecification.radii(*self.model.space.sizes[1:])[s, a].min(initial=np.inf)
+        return float(min(1.0, 4 * zeta * (self.model.space.horizon - 1))) if len(s) else 0.0
+
 
 def _radii(confidence: TabularConfidence) -> Float[np.ndarray, "S A"]:
     """|p - p_hat| <= sqrt(eps/2) for every successor."""
-    return np.minimum(1.0, np.sqrt(np.asarray(confidence.balls.eps) / 2))
+    return np.asarray(np.minimum(1.0, confidence.row_error()))

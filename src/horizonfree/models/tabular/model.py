@@ -6,6 +6,7 @@ terminal state is one whose only successor is itself. Where any state may follow
 action (mdp/policies.py) is no pair of its own: it has the counts and the ball of what is done for it.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -19,9 +20,11 @@ from horizonfree.guarantees.e_processes import EProcesses
 from horizonfree.mdp.policies import is_allowed, redirect_forbidden
 from horizonfree.mdp.space import Kernel, Space, Trajectory, check_kernel, make_space, restricted_space
 from horizonfree.models.base import Description, Evidence, Model
+from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.tabular import joint, radius
 from horizonfree.models.tabular.confidence import TabularConfidence, confidence
 from horizonfree.models.tabular.evidence import TabularEvidence, frequencies
+from horizonfree.models.tabular.robust import RobustTabularConfidence, robust_confidence
 
 MAX_ENTRIES = 2**28  # of the successor lists
 EPS = float(np.finfo(np.float64).eps)
@@ -123,6 +126,12 @@ class TabularModel(Model):
     def confidence(self, evidence: TabularEvidence, delta: float) -> TabularConfidence:
         """A ball for every unknown pair, from the counts of what was seen alone."""
         return confidence(self.space, self.pairs, evidence, delta, self.is_support_known)
+
+    def robust_confidence(
+        self, evidence: TabularEvidence, delta: float
+    ) -> Callable[[Misspecification], RobustTabularConfidence]:
+        """For every system whose transition laws are within the radii of one table."""
+        return robust_confidence(self.space, self.pairs, evidence, delta, self.is_support_known)
 
     def rounding(self) -> float:
         """In H steps sums of n products, a few functions of each."""

@@ -82,7 +82,7 @@ def unknown_table(
     layout: dict[str, Any] = {ENDED: np.full(S, UNDECLARED)}
     if not isinstance(terminal, str):
         layout |= _layout(env, S, encode, has_start=isinstance(start, str))
-    return Tabular(
+    problem = Tabular(
         S,
         A,
         H,
@@ -93,6 +93,15 @@ def unknown_table(
         layout=layout,
         name=env.spec.id if env.spec is not None else type(env.unwrapped).__name__,
     )
+    return with_cells(problem, env) if encode is None else problem
+
+
+def with_cells(problem: Problem, env: Any) -> Problem:
+    """The problem with what is assumed of the cells of an environment, if it has any."""
+    from horizonfree.problems.gymnasium.discretize import cell_layout
+
+    found = cell_layout(env, problem.num_states, problem.num_actions)
+    return problem._replace(layout={**problem.layout, **found}, recipe=None) if found else problem
 
 
 def _layout(env: "gymnasium.Env[Any, Any]", S: int, encode: Encode | None, has_start: bool) -> dict[str, Any]:

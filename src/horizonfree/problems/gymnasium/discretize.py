@@ -3,7 +3,7 @@
 Every coordinate of an observation is cut at edges, evenly spaced between its bounds or given. Values beyond the outer
 edges belong to the outer cells. Coordinates of actions take a few levels. Finite parts of mixed spaces stay as they are
 (flatten.py). One more state, numbered last, is for episodes that are over. The real system is in general not Markov in
-the cells: certificates hold up to a declared misspecification (misspecification=).
+the cells: certificates assume that cells are exact, or hold for a declared Lipschitz constant (docs/robust-tables.md).
 """
 
 import math
@@ -25,6 +25,17 @@ with needs_extra("gymnasium", "environments of Gymnasium"):
 
 MAX_BINS = 10**6
 OVER = "over"  # name of the last state
+RADII, ASSUMES = (
+    "radii",
+    "assumes",
+)  # in the layout of problems: errors of cells, and what certificates assume
+EXACT_CELLS = (
+    "assuming that cells are exact: the law of the next cell does not depend on where in a cell the state is"
+)
+LIPSCHITZ_CELLS = (
+    "assuming that within a cell the law of the next state moves in total variation by at most {constants} for each "
+    "unit of the coordinates, and that observations keep their bounds"
+)
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,11 @@ class Cells:
     def value(self, part: int) -> float:
         """The middle of a cell."""
         return sum(self.ends(part)) / 2
+
+    def width(self, part: int) -> float:
+        """How long a cell is; infinite where it has one end."""
+        low, high = self.ends(part)
+        return high - low
 
     def name(self, part: int) -> str:
         """The range of a cell; outer cells have one end."""
@@ -87,13 +103,18 @@ class Levels:
         return f"{self.values[part]:.4g}"
 
 
-def discretize(env: Any, bins: Any = None, *, actions: Any = None, repeat: int = 1) -> "Discretized":
+def discretize(
+    env: Any, bins: Any = None, *, actions: Any = None, repeat: int = 1, lipschitz: Any = None
+) -> "Discretized":
     """The environment with numbered cells for observations and numbered levels for actions, a gymnasium.Wrapper.
 
     bins: for the coordinates of all boxes of the observation space, in order, the number of cells, one for all or one
     for each; or, for each coordinate, its inner edges in increasing order. actions: for the coordinates of the action
     space likewise the number of evenly spaced levels, bounds included, or a list of them; by default bins, if that is
     one number. repeat: the number of environment steps per action.
+    lipschitz: by how much the law of the next state may move, in total variation, for each unit of a coordinate within
+    a cell: one number, or one for each coordinate. The error of each cell is then part of every certificate; without it
+    certificates say that they assume that cells are exact.
 
     >>> import gymnasium, horizonfree as hf
     >>> hf.discretize(gymnasium.make("MountainCar-v0"), bins=(6, 5)).observation_space
@@ -127,15 +148,23 @@ def discretize(env: Any, bins: Any = None, *, actions: Any = None, repeat: int =
     numbered = (
         None if isinstance(env.action_space, Discrete) else Numbering(env.action_space, levels, "action")
     )
-    return Discretized(env, observations, numbered, check_count(repeat, "repeat"))
+    constants = None if lipschitz is None else _constants(lipschitz, len(observed))
+    return Discretized(env, observations, numbered, check_count(repeat, "repeat"), constants)
 
 
 class Discretized(Flattened):
     """Cells as observations; the last state is the end of an episode."""
 
-    def __init__(self, env: Any, observations: Numbering, actions: Numbering | None, repeat: int = 1) -> None:
+    def __init__(
+        self,
+        env: Any,
+        observations: Numbering,
+        actions: Numbering | None,
+        repeat: int = 1,
+        lipschitz: Float[np.ndarray, " k"] | None = None,
+    ) -> None:
         super().__init__(env, observations, actions)
-        self._cells, self._repeat = observations, repeat
+        self._cells, self._repeat, self._lipschitz = observations, repeat, lipschitz
         self.observation_space = Discrete(observations.size + 1)
 
     @cached_property
@@ -148,6 +177,29 @@ class Discretized(Flattened):
     def over(self) -> int:
         """The state in which an episode is over."""
         return self._cells.size
+
+    @cached_property
+    def radii(self) -> Float[np.ndarray, " S"] | None:
+        """How far the law at a point of each cell may be from that at its middle; None without Lipschitz constants."""
+        if self._lipschitz is None:
+            return None
+        total = np.zeros(1)
+        constants = iter(self._lipschitz)
+        cuts = iter(self._cells.cuts)
+        for size, is_cut in self._cells.axes():
+            error = np.zeros(size)
+            if is_cut:
+                cut, L = next(cuts), next(constants)
+                if L > 0:
+                    error = np.array([L * cut.width(i) / 2 for i in range(size)])  # type: ignore[attr-defined]
+            total = (total[:, None] + error).ravel()
+        return np.append(np.minimum(total, 1.0), 0.0)
+
+    def assumption(self) -> str:
+        """What certificates assume of cells."""
+        if self._lipschitz is None:
+            return EXACT_CELLS
+        return LIPSCHITZ_CELLS.format(constants=", ".join(f"{x:.4g}" for x in self._lipschitz))
 
     def cell(self, observation: Any) -> int:
         """The number of the cell of an observation."""
@@ -168,6 +220,31 @@ class Discretized(Flattened):
             if is_over or is_cut:
                 break
         return self.over if is_over else self.cell(observation), total, is_over, is_cut, info
+
+
+def cell_layout(env: Any, S: int, A: int) -> dict[str, Any]:
+    """What the layout of a problem says of the cells of an environment: radii [S, A] and assumptions; or nothing.
+
+    States behind those of the environment (copies for ended episodes, an unknown start) have no error.
+    """
+    while isinstance(env, gymnasium.Wrapper) and not isinstance(env, Discretized):
+        env = env.env
+    if not isinstance(env, Discretized) or not env._cells.cuts:
+        return {}
+    layout: dict[str, Any] = {ASSUMES: [env.assumption()]}
+    if env.radii is not None:
+        radii = np.zeros((S, A))
+        radii[: len(env.radii)] = env.radii[:, None]
+        layout[RADII] = radii
+    return layout
+
+
+def _constants(lipschitz: Any, n: int) -> Float[np.ndarray, " k"]:
+    """One for each coordinate of the observations."""
+    values = np.array(_per_coordinate(lipschitz, "lipschitz", "observations", n), np.float64)
+    is_good = bool((np.isfinite(values) & (values >= 0)).all())
+    require(is_good, "lipschitz", lipschitz, "a number of at least 0, or one for each coordinate")
+    return values
 
 
 def _draw(cut: Any, part: int, state: int, rng: np.random.Generator) -> float:

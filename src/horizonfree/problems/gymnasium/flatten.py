@@ -54,6 +54,14 @@ class Numbering:
             )
         self.shape = tuple(_radices(space, iter(self.cuts)))
 
+    def axes(self) -> list[tuple[int, bool]]:
+        """The size of each digit, and whether it is that of a coordinate of a box."""
+        result: list[tuple[int, bool]] = []
+        for leaf in leaves(self.space):
+            sizes = self.shape[len(result) :][: _num_digits(leaf)]
+            result += [(size, isinstance(leaf, Box)) for size in sizes]
+        return result
+
     def encode(self, element: Any) -> int:
         """The number of an element."""
         try:
@@ -195,6 +203,11 @@ def _children(space: Space[Any]) -> list[Space[Any]] | None:
     if isinstance(space, Tuple):
         return list(space.spaces)
     return list(space.spaces.values()) if isinstance(space, Dict) else None
+
+
+def _num_digits(leaf: Space[Any]) -> int:
+    """How many digits an element of a space without parts has."""
+    return 1 if isinstance(leaf, Discrete) else math.prod(leaf.shape or ())
 
 
 def _num_elements(space: Space[Any], cuts: Iterator[Cut]) -> int:

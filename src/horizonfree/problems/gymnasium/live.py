@@ -1,6 +1,6 @@
 """Episodes of a real environment, which can only be stepped: of an exploration, and under the policy of a plan."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -329,10 +329,12 @@ def rollout(
     policy: np.ndarray,
     seed: int,
     encode: Encode | None,
+    row: Callable[[Sequence[int]], int] = lambda visited: visited[-1],
 ) -> Rollout:
     """One episode of at most H steps, to its end or until it is truncated; states as in the problem.
 
-    Where the start of the problem is an added state, its step is not a step of the environment.
+    row: which row of the policy is for an episode that visited these states. Where the start of the problem is an added
+    state, its step is not a step of the environment.
     """
     check_is_env(env)
     from horizonfree.problems.gymnasium.flatten import flatten
@@ -351,7 +353,7 @@ def rollout(
     actions: list[int] = []
     rewards: list[float] = []
     for h in range(first, H):
-        rule = policy[h, states[-1]]
+        rule = policy[h, row(states)]
         a = int(rule if rule.ndim == 0 else rng.choice(A, p=rule / rule.sum()))
         action = int(a if space.acts is None else space.acts[states[-1], a])
         observation, paid, is_over, is_cut, _ = env.step(int(env.action_space.start) + action)

@@ -247,8 +247,8 @@ def test_what_cannot_be_answered_is_refused_in_words(problem, run):
     with pytest.raises(RunError, match="no counts by blocks"):
         bare.certificate(misspecification=0.01)
     table = hf.explore(problem.as_tabular(), episodes=2)
-    with pytest.raises(OptionError, match="proved for mixtures only"):
-        table.certificate(misspecification=0.01)
+    with pytest.raises(OptionError, match="a table says itself which states may follow"):
+        table.certificate(misspecification=hf.Misspecification(tv=0.01, support="anywhere"))
     with pytest.raises(OptionError, match="misspecification= belongs to until_eps="):
         hf.explore(problem, episodes=5, misspecification=0.01)
     with pytest.raises(OptionError, match="the bound for every reward stays at about"):

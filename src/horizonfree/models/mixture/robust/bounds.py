@@ -156,7 +156,11 @@ def robust_bounds(around: Laws, reward: Float[np.ndarray, "H S A"], policy: Poli
     Plans are tables of actions.
     """
     if policy.ndim == 3:
-        raise OptionError("within a misspecification, plans are certified whose actions are certain: [H, S]")
+        raise OptionError(
+            "with a misspecification of a mixture, or with kernels from samples, policies are certified whose actions "
+            "are certain, [H, S], and plans within constraints draw theirs; leave constraints= or misspecification= "
+            "out, or take problem.as_tabular()"
+        )
     values, space, shortfall = tangent.at_end(around), around.space, np.zeros(())
     losses = Losses(*[np.zeros(space.num_states)] * 5)
     for h in reversed(range(len(reward))):

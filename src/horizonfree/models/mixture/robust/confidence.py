@@ -150,8 +150,9 @@ class RobustConfidence(Confidence):
     def lifted(self, lift: Lift) -> "RobustConfidence":
         """Laws that depend on the whole past may lead from one state to others with any payment."""
         raise OptionError(
-            "transition= is not of the form g(s, a) + f(s'), and this class is a little wrong, by samples or by "
-            "misspecification=; pay what is expected, or for states and actions"
+            "events, the distribution of a total, and transition= that is not of the form g(s, a) + f(s') need states "
+            "that remember, and this mixture is a little wrong, by samples or by misspecification=; pay what is "
+            "expected, or for states and actions, or take problem.as_tabular()"
         )
 
 
