@@ -17,6 +17,7 @@ from horizonfree.cli._shared import (
     int_option,
     output,
     print_line,
+    round_loss,
     shell_path,
     spinner,
     table,
@@ -46,6 +47,14 @@ def sweep(
         bool, typer.Option("--dry-run", help="Only estimate the number of tasks, time and memory.")
     ] = False,
     report: Annotated[bool, typer.Option("--report", help="Also write OUT/report.html.")] = False,
+    figure: Annotated[
+        Path | None,
+        typer.Option(help="Also write a figure of the first measure: .svg, .pdf or .png.", metavar="FILE"),
+    ] = None,
+    x: Annotated[
+        str,
+        typer.Option("--x", help="With --figure: `episodes`, or a parameter that varies, such as horizon."),
+    ] = "episodes",
     json: JsonOption = False,
 ) -> None:
     """Run a grid of problems, explorers and seeds from a file; it can be stopped and resumed.
@@ -58,6 +67,8 @@ def sweep(
 
         horizonfree sweep sweep.toml --workers 2 --report
 
+        horizonfree sweep sweep.toml --figure eps.pdf --x horizon
+
         horizonfree sweep sweep.toml --on dask=tcp://10.0.0.1:8786 --out sweeps/big
     """
     is_folder = file.is_dir()
@@ -67,14 +78,22 @@ def sweep(
     source = None if is_folder else file
     if dry_run:
         return _print_estimate(source, folder, workers, json)
-    if report:
-        check_extra("report", "reports of sweeps")
+    if report or figure is not None:
+        check_extra("report", "reports and figures of sweeps")
+    if figure is not None:
+        from horizonfree._plots import check_suffix
+
+        check_suffix(figure)
     with _resume_hint(file, out):
         from horizonfree.sweeps.sweep import sweep as run
 
         print(f"{file}, on {on}, into {folder}", file=sys.stderr)
         result = run(source, folder, on=on, workers=workers, progress=True)
     page = _page(result, folder) if report else None
+    if figure is not None:
+        from horizonfree._plots import save_figure
+
+        save_figure(result.plot(result.spec.measure[0], x=x), figure)
     _print_results(result, folder, page, json)
     if result.failed:
         raise typer.Exit(1)
@@ -98,7 +117,7 @@ def _print_results(result: "Sweep", folder: Path, page: Path | None, json: bool)
         by_measure = {name: curves(result, name, problem) for name in measures}
         for explorer in result.spec.explorers:
             last = {
-                name: float(x[explorer].median[-1]) if explorer in x else None
+                name: _shown(name, float(x[explorer].median[-1])) if explorer in x else None
                 for name, x in by_measure.items()
             }
             rows.append({"problem": problem, "explorer": explorer, **last})
@@ -124,6 +143,11 @@ def _print_results(result: "Sweep", folder: Path, page: Path | None, json: bool)
                 print_line("  {task}: {error}", task=task, error=error)
 
     output(value, json, show)
+
+
+def _shown(measure: str, value: float) -> float:
+    """True suboptimality without rounding errors."""
+    return round_loss(value) if measure in ("gap", "own_gap") else value
 
 
 def _print_estimate(source: Path | None, folder: Path, workers: int | None, json: bool) -> None:

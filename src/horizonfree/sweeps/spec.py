@@ -39,8 +39,8 @@ from horizonfree._validation import (
     require,
     short_repr,
 )
-from horizonfree.batch.compare import default_checkpoints
 from horizonfree.batch.evaluate import CURVES
+from horizonfree.batch.explore import default_checkpoints
 from horizonfree.batch.members import MAX_SEEDS
 from horizonfree.errors import HorizonfreeError, OptionError
 from horizonfree.explorers.base import Explorer
