@@ -89,10 +89,10 @@ def check_bool(value: Any, name: str) -> None:
 
 def check_choice(value: Any, name: str, choices: Collection[str]) -> str:
     """One of a few words."""
-    texts = [repr(x) for x in choices]
-    listed = " or ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
-    is_choice = isinstance(value, str) and value in choices
-    require(is_choice, name, value, f"{listed}{did_you_mean(value, choices)}")
+    if not isinstance(value, str) or value not in choices:
+        texts = [repr(x) for x in choices]
+        listed = " or ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
+        require(False, name, value, f"{listed}{did_you_mean(value, choices)}")
     return str(value)
 
 

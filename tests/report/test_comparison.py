@@ -73,7 +73,7 @@ def test_nothing_to_compare_is_refused(tmp_path: Path) -> None:
 
 
 def test_figures_are_written_as_svg_and_png(tmp_path: Path, run: Run, figures: "dict[str, Figure]") -> None:
-    names = {"gap", "robustness", "states", "weights", "records", "plan-1", "plan-2", "plan-3"}
+    names = {"gap", "robustness", "states", "weights", "records", "plan-1", "plan-2", "plan-3", "plan-4"}
     assert set(figures) == names
     written = report.write_figures(run, tmp_path / "figures")
     assert {path.name for path in written} == {f"{name}.{kind}" for name in names for kind in ("svg", "png")}

@@ -88,7 +88,7 @@ def test_a_report_opens_with_the_goals_and_then_every_reward(text: str, run: Run
 
 def test_what_is_refuted_has_no_interval(tmp_path: Path) -> None:
     text = report.write_report(rejected(), tmp_path / "r.html").read_text(encoding="utf-8")
-    after = text[text.index("Plans for three rewards") :]
+    after = text[text.index("Plans for single rewards") :]
     assert "confidence interval [" not in Page(after).text
 
 

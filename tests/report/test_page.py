@@ -86,7 +86,7 @@ def test_a_report_says_what_matters_and_stands_alone(
         f"{run.problem.name}: {run.episodes} ",
         "Settings and versions",
         "numpy",
-        "Plans for three rewards",
+        "Plans for single rewards",
     ]:
         assert words in page.text
     assert list(path.parent.iterdir()) == [path]
@@ -107,7 +107,7 @@ def test_every_figure_says_what_is_seen(text: str, run: Run, figures: Figures) -
         "Visits of",
     ):
         assert sum(shown in label for label in told) == 1
-    assert sum("First action at the start" in label for label in told) == 3
+    assert sum("First action at the start" in label for label in told) == 4
 
 
 def test_maps_have_a_bar_from_the_lowest_to_the_highest_value(run: Run, figures: Figures) -> None:

@@ -63,6 +63,36 @@ def test_a_plan_is_the_one_of_the_run(client: Client, run: Run, when: str) -> No
     np.testing.assert_allclose(answer["occupancy"], spent, atol=1e-6)
 
 
+def test_at_least_once_is_the_plan_of_reach(client: Client, run: Run) -> None:
+    """Every weight above 0 counts as being there; values and loss are those of the lifted problem."""
+    answer = client.post("/api/plan", json=question(when="reach")).json()
+    plan = run.plan(hf.reach(run.problem, [3, 10]))
+    assert answer["policy"] == plan.policy[2].tolist()
+    assert answer["value"] == pytest.approx(plan.value)
+    assert (answer["value_low"], answer["gap"]) == (plan.value_low, plan.gap)
+    assert answer["values"][3] == answer["values"][10] == 1
+    reached = [(simulated(run, plan.policy, seed) & {3, 10}) != set() for seed in range(400)]
+    assert np.mean(reached) == pytest.approx(plan.value, abs=0.15)
+    assert 0 <= answer["loss"] <= plan.gap
+    last = client.post("/api/plan", json=question(when="reach", step=7)).json()
+    assert len(last["policy"]) == 16
+    for wrong, words in {
+        "costs": {"weights": [[3, -1.0]]},
+        "nothing painted": {"weights": []},
+        "misspecification": {"misspecification": 4},
+    }.items():
+        response = client.post("/api/plan", json=question(when="reach", **words))
+        assert response.status_code == 422, wrong
+        assert "at least once" in response.text
+    assert client.post("/api/reward.npy", json=question(when="reach")).status_code == 422
+
+
+def simulated(run: Run, policy: np.ndarray, seed: int) -> set[int]:
+    """The states of an episode of the truth."""
+    seen = hf.simulate(run.problem, np.vstack([policy, policy[-1:]]), episodes=1, seed=seed)
+    return set(seen.s[0, :-1].tolist())
+
+
 def test_a_plan_within_an_misspecification_is_that_of_the_run(client: Client, run: Run) -> None:
     misspecifications = client.get("/api/problem").json()["misspecifications"]
     answer = client.post("/api/plan", json=question(misspecification=4)).json()

@@ -2,16 +2,19 @@
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from horizonfree.errors import HorizonfreeError
 from horizonfree.explorers.registry import label
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.guarantees.e_processes import Check
 from horizonfree.mdp import rewards
+from horizonfree.mdp.events import reach
 from horizonfree.mdp.rewards import goal
 from horizonfree.mdp.space import occupied_states
 from horizonfree.models import certify
@@ -22,6 +25,7 @@ from horizonfree.problems.problem import Problem, true_gap
 from horizonfree.runs.certificates import Robustness
 from horizonfree.runs.credible import Likely, likely
 from horizonfree.runs.recipes import versions
+from horizonfree.runs.reward_spec import event_values
 from horizonfree.runs.run import Run
 from horizonfree.runs.state import ENDED_IN
 
@@ -249,9 +253,7 @@ def compute_facts(run: Run, delta: float = 0.05, *, has_robustness: bool = True)
         uncertainty=diagnostics_of(model).row_uncertainty(confidence),
         intervals=diagnostics_of(model).intervals(confidence),
         truth=None if run.problem.truth is None else diagnostics_of(model).in_units(run.problem.truth),
-        examples=[
-            example(run, title, states, table, delta) for title, states, table in example_rewards(run.problem)
-        ],
+        examples=examples_of(run, delta),
         robustness=_robustness(run, delta) if has_robustness else None,
         versions=versions(),
     )
@@ -310,6 +312,42 @@ def example_rewards(problem: Problem) -> list[tuple[str, list[int], Float[np.nda
         (f"End in {state_text(problem, b)}", [b], rewards.goal(problem, b)),
         (f"Stay in {state_text(problem, a)}", [a], rewards.occupancy(problem, a)),
     ]
+
+
+def examples_of(run: Run, delta: float) -> list[Example]:
+    """The plans for three rewards, and the one for reaching a state, where that can be certified."""
+    examples = [
+        example(run, title, states, table, delta) for title, states, table in example_rewards(run.problem)
+    ]
+    with suppress(HorizonfreeError):  # too large, or kernels from samples
+        examples.append(reach_example(run, delta))
+    return examples
+
+
+def reach_example(run: Run, delta: float) -> Example:
+    """The plan for being at least once in the state halfway to the farthest."""
+    problem, state = run.problem, example_states(run.problem)[1]
+    event = reach(problem, state)
+    plan = run.plan(event, delta=delta)
+    policy = np.concatenate([plan.policy, np.zeros_like(plan.policy, shape=(1, problem.num_states))])
+    found, best, loss = event_values(problem, event, policy, plan.kernel), None, None
+    if problem.truth is not None:
+        true = event_values(problem, event, policy, problem.kernel())
+        best, loss = true.best, max(0.0, true.best - true.value)
+    return Example(
+        f"Reach {state_text(problem, state)} at least once",
+        [state],
+        plan.value,
+        plan.value_low,
+        plan.value_high,
+        plan.gap,
+        plan.certificate.summary(),
+        policy[0],
+        found.V[0],
+        best,
+        loss,
+        likely(plan.credible),
+    )
 
 
 def example(

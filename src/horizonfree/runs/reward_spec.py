@@ -34,9 +34,10 @@ from horizonfree.mdp.events import (
 )
 from horizonfree.mdp.policies import check_allowed, policy_table
 from horizonfree.mdp.rewards import Reward, as_table, resolve
+from horizonfree.mdp.space import Kernel
 from horizonfree.models import certify
 from horizonfree.models.misspecification import declared
-from horizonfree.planning.induction import policy_values
+from horizonfree.planning.induction import best_plan, policy_values
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.verification.properties import Accumulated, Property
 from horizonfree.runs.certificate_files import of_event
@@ -229,6 +230,29 @@ def on_problem(reward: Event | Property, problem: Problem) -> Event | Accumulate
     if found.steps == 0:
         raise OptionError(f"{found.name}: in 0 steps nothing is decided; the bound must be 1 at least")
     return found
+
+
+class EventValues(NamedTuple):
+    """Of a policy and an event in one kernel.
+
+    `V`: the probability that the event occurs from each state at each step on, if it is not decided before. `value` of
+    the policy and `best` of all, at the start.
+    """
+
+    V: Float[np.ndarray, "H1 S"]
+    value: float
+    best: float
+
+
+def event_values(
+    problem: Problem, event: Event, policy: Float[np.ndarray, "H S A"] | np.ndarray, kernel: Kernel
+) -> EventValues:
+    """policy: of all H steps, for an event within H - 1 transitions (`hf.reach`)."""
+    lift, table = event.lift(problem.space), event.reward(problem.space)
+    lifted_kernel, at_start = lift.kernel(kernel), lift.space.at_start
+    V = policy_values(lifted_kernel, table, policy[:, lift.origin])
+    best = best_plan(lifted_kernel, table).V[0]
+    return EventValues(V[:, lift.first], float(at_start(V[0])), float(at_start(best)))
 
 
 def answer(

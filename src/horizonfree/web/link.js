@@ -42,7 +42,7 @@ export function read(fragment, { states, horizon, start: home }) {
   const below = (size) => (value) => /^\d+$/.test(value) && Number(value) < size;
   const found = {
     weights,
-    when: one("when", (value) => value === "end" || value === "along", "end"),
+    when: one("when", (value) => ["along", "end", "reach"].includes(value), "end"),
     step: Number(one("step", below(horizon), 0)),
     start: Number(one("start", (value) => value === String(home) || below(states)(value), home)),
   };

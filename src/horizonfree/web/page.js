@@ -13,7 +13,7 @@ const MAX_UNDO = 200;
 const $ = (id) => document.getElementById(id);
 const isStill = window.matchMedia("(prefers-reduced-motion: reduce)");
 let problem, view; // the view is a map or a table
-let painted = { weights: new Float64Array(0), when: "end", step: 0, start: 0 };
+let painted = { weights: new Float64Array(0), when: "along", step: 0, start: 0 };
 let seed = 0, misspecification = 0, answer = null, position = null;
 let undo = [], redo = [], stroke = null;
 let pointed = -1; // the state under the pointer
@@ -66,7 +66,7 @@ function example() {
   const s = problem.reachable[Math.floor(problem.reachable.length * 0.45)];
   const weights = new Float64Array(problem.states);
   weights[s] = 1;
-  return { weights, when: "end", step: 0, start: problem.start };
+  return { weights, when: "along", step: 0, start: problem.start };
 }
 
 // ---- painting ------------------------------------------------------------------------------------------------------
@@ -248,7 +248,9 @@ function show() {
   }
   $("value").textContent = number(answer.value);
   const when = painted.when === "end" ? "at the end" : "along the way";
-  $("value-of").textContent = `expected reward ${when}${hasCosts() ? ", minus costs" : ", at most 1"}`;
+  $("value-of").textContent = painted.when === "reach"
+    ? "probability to be there at least once"
+    : `expected reward ${when}${hasCosts() ? ", minus costs" : ", at most 1"}`;
   showEveryReward();
   $("between").textContent = between();
   $("proof").textContent = proof();
@@ -285,6 +287,7 @@ function proof() {
 
 function collected() {
   const rewards = answer.episode.slice(0, problem.horizon).map((s) => painted.weights[s]);
+  if (painted.when === "reach") return rewards.some((weight) => weight > 0) ? 1 : 0;
   return painted.when === "end" ? rewards.at(-1) : rewards.reduce((a, b) => a + b, 0) / problem.horizon;
 }
 

@@ -2,7 +2,8 @@
 
 A painted reward has a weight in [-1, 1] for some states, negative for costs, and a mode: "end" pays the weight of the
 state at the last step, "along" pays 1/H of it at every step. The total is between -1 and 1. Rewards with costs are
-rescaled for the certificate; answers are in the units of the painting.
+rescaled for the certificate; answers are in the units of the painting. "reach" pays 1 for being at least once in one
+of the states with a weight above 0 (`hf.reach`).
 """
 
 import dataclasses
@@ -19,6 +20,7 @@ from jaxtyping import Float, Int
 from horizonfree._validation import check_int, require, short_repr
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.guarantees.certificate import confidence_of
+from horizonfree.mdp.events import reach
 from horizonfree.mdp.space import Space
 from horizonfree.planning import evaluate, visits
 from horizonfree.problems.problem import Problem, true_gap
@@ -34,6 +36,7 @@ from horizonfree.report.facts import (
 )
 from horizonfree.runs.credible import likely
 from horizonfree.runs.plan import Plan
+from horizonfree.runs.reward_spec import event_values
 from horizonfree.runs.run import Run
 
 MISSPECIFICATIONS = (
@@ -51,7 +54,7 @@ MISSPECIFICATIONS = (
 )  # of the slider
 FAST_WORK = 2e8  # transitions of dynamic programmes in a fraction of a second
 MAX_CACHED_PLANS = 16
-MODES = ("end", "along")
+MODES = ("along", "end", "reach")
 NUM_SEEDS = 2**31
 RANDOM_START = -1  # in place of a first state: the start distribution of the problem
 
@@ -199,6 +202,8 @@ class Session:
             return result
 
     def _plan(self, painting: Painting, misspecification: float) -> CachedPlan:
+        if painting.when == "reach":
+            return self._reaching(painting, misspecification)
         problem, reward = self.run.problem, self.table(painting)
         scale = "rescale" if any(weight < 0 for _, weight in painting.weights) else "total"
         plan = self.run.plan(reward, scale=scale, delta=self.delta, misspecification=misspecification)
@@ -206,6 +211,22 @@ class Session:
         gap = None if problem.truth is None else true_gap(problem, reward, plan.policy, scale=scale)
         loss = None if gap is None else max(0.0, gap)
         return CachedPlan(plan, V, loss)
+
+    def _reaching(self, painting: Painting, misspecification: float) -> CachedPlan:
+        """The plan for being there at least once; values are those of a state that was not preceded by one of them."""
+        if misspecification > 0:
+            raise RewardError(
+                "at least once is certified for the exact class only; set misspecification to 0"
+            )
+        problem = self.run.problem
+        event = reach(problem, [s for s, weight in painting.weights if weight > 0])
+        plan = self.run.plan(event, delta=self.delta)
+        policy = np.concatenate([plan.policy, np.zeros_like(plan.policy, shape=(1, problem.num_states))])
+        found, loss = event_values(problem, event, policy, plan.kernel), None
+        if problem.truth is not None:
+            true = event_values(problem, event, policy, problem.kernel())
+            loss = max(0.0, true.best - true.value)
+        return CachedPlan(dataclasses.replace(plan, policy=policy), found.V, loss)
 
     def episode(self, plan: Plan, start: int, seed: int) -> Int[np.ndarray, " H1"]:
         """The states of one episode, simulated with the truth if it is known, else with the estimate."""
@@ -227,6 +248,8 @@ class Session:
 
     def table(self, painting: Painting) -> Float[np.ndarray, "H S A"]:
         """The painted reward as an array."""
+        if painting.when == "reach":
+            raise RewardError("at least once is no array; use horizonfree plan RUN --reach STATE")
         problem = self.run.problem
         H, S, A = problem.horizon, problem.num_states, problem.num_actions
         states = np.zeros(S)
@@ -249,7 +272,7 @@ class Session:
         """A painting from untrusted JSON."""
         when, weights = question.get("when"), question.get("weights")
         if when not in MODES:
-            raise RewardError(f"when is {short_repr(when)}; it must be 'end' or 'along'")
+            raise RewardError(f"when is {short_repr(when)}; it must be 'along', 'end' or 'reach'")
         if not isinstance(weights, list):
             raise ShapeError("weights must be a list of [state, weight]")
         values: dict[int, float] = {}
@@ -265,6 +288,8 @@ class Session:
             if state in values:
                 raise ShapeError(f"state {state} has two weights; give it one")
             values[state] = float(weight)
+        if when == "reach" and not (values and all(weight >= 0 for weight in values.values())):
+            raise RewardError("at least once needs a state with a weight above 0, and no costs")
         return Painting(tuple(sorted((s, w) for s, w in values.items() if w != 0)), when)
 
 

@@ -178,6 +178,20 @@ def test_every_control_can_be_reached_by_tab_and_has_a_name(grid: Playground, vi
     assert unnamed == []
 
 
+def test_the_page_opens_along_the_way_and_plans_to_be_there_at_least_once(
+    grid: Playground, visit: Visit
+) -> None:
+    page = visit(grid.address)
+    assert page.locator("input[name=when]:checked").get_attribute("value") == "along"
+    page.goto(f"{grid.address}#when=reach&paint=27")
+    page.reload()
+    settled(page)
+    found = grid.run.plan(hf.reach(grid.run.problem, 27))
+    assert value(page) == pytest.approx(found.value, rel=6e-3)
+    assert page.inner_text("#value-of") == "probability to be there at least once"
+    assert page.inner_text("#episode") in ("This episode collects 0.", "This episode collects 1.")
+
+
 def test_reloading_and_links_keep_the_reward(grid: Playground, visit: Visit) -> None:
     page = visit(f"{grid.address}#when=end&paint=")
     drag(page, 30, 31)

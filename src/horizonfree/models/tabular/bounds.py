@@ -112,7 +112,7 @@ class Expansion:
         caps = np.minimum(1.0, np.append(left, 0.0))  # the largest totals from each step on
         blocks = self.blocks(pi)
         o = np.zeros(S)
-        values = Values(*[o] * 8, np.zeros((S, C, len(blocks.s))))
+        values = Values(o, o, o, o, o, o, o, o, np.zeros((S, C, len(blocks.s))))
         for h in reversed(range(len(reward))):
             values = self.back(values, blocks, reward[h], pi[h], (caps[h], caps[h + 1]))
         return values
