@@ -77,7 +77,7 @@ def generated(slug: str) -> str:
     """What stands above MARK."""
     page = PAGES[slug]
     entry = EXPLORERS[page["explorers"][0]]
-    file = ROOT / "src" / "horizonfree" / "explorers" / f"{entry.path.split('.')[0]}.py"
+    file = ROOT / "src" / "horizonfree" / "explorers" / f"{entry.path.split(':')[0].split('.')[-1]}.py"
     fields = header(file)
     kind = CLASSES[entry.explorer_type.learns.__name__]
     own = (

@@ -26,6 +26,7 @@ BASE = {
     "_extras",
     "_repr",
     "_jit",
+    "_plots",
     "_validation",
     "_x64",
     "errors",

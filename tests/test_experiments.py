@@ -17,6 +17,8 @@ from tests.reference import backward_induction
 
 PLACES = [Path(__file__).parents[1] / "experiments" / name for name in ("reproduce", "table1", "shared")]
 MODULES = (
+    "exponents",
+    "families",
     "shared",
     "answers",
     "draw",
@@ -214,10 +216,12 @@ def test_episodes_to_a_target_follow_a_power_law(made):
     assert read.episodes_to(rows, 0.01, "eps")[0]["needed"] == np.inf
     assert read.told(rows, 0.01, "eps") == "> 640"
     assert read.told(rows, 1.0, "eps") == "< 10"
-    assert np.isnan(read.exponent([1, 2, 4], [[1.0, 1.0], [np.inf, 4.0], [0.0, 0.0]]).value)
-    slope = read.exponent([1, 2, 4], [[1.0, 1.1, 0.9], [4.0, 3.6, 4.9], [16.0, 19.6, 14.4]])
-    assert slope.value == pytest.approx(2)
-    assert slope.low <= 2 < slope.high
+
+
+# Of an experiment: the powers of H and of d in a number, and how many times smaller the gap is
+POWERS = {"E2": (0.0, 0.5, 0.001 / 0.65), "E2_instances": (0.0, 0.5, 0.001 / 0.65), "E6": (-0.5, 0.0, 0.02)}
+
+FIRST = {"E2_instances": 25}  # checkpoint, where every one is a task of its own
 
 
 def pretended(task: dict) -> dict:
@@ -226,28 +230,27 @@ def pretended(task: dict) -> dict:
 
     rows = []
     scales = next(iter(task["over"].values())) if task.get("over") else [None]
-    dim = 2 if task["experiment"] == "table1" else task["world"].get("dim", 2)
-    sizes = {"horizon": task["world"].get("horizon", 8), "dim": dim}
-    for seed in task["seeds"]:
+    H, d = task["world"].get("horizon", 8), task["world"].get("dim", 2)
+    in_H, in_d, share = POWERS.get(task["experiment"], (0.25, 0.0, 0.002))
+    for instance, seed in product(task.get("instances", [0]), task["seeds"]):
         noise = 1.1 if seed % 2 else 1.0
         if task["experiment"] == "E7":
             rows.append({"seed": seed, "sum": "G", "order": -1, "value": 1, "bound": 4, "share": 0.25})
-        elif task["experiment"] == "E4":
-            row = {"seed": seed, "truth": 0, "wrong": seed % 2, "own_wrong": 0, "unit": 1.0, "eps_0": 0.5}
-            rows += [row | {"multiple": m, "episodes": 12 * m} for m in task["multiples"]]
+        elif "multiples" in task:
+            for truth, m in product(range(task["truths"]), task["multiples"]):
+                row = {"seed": seed, "truth": truth, "own_wrong": 0, "unit": 1.0, "eps_0": 0.5}
+                is_wrong = (5 * truth + seed) % 20 < 12 / m**0.5  # 0.3 of the signs at 4 K0
+                row |= {"multiple": m, "episodes": task.get("K0", 12) * m, "wrong": (d - 1) * is_wrong}
+                rows.append(row)
         else:
-            for scale in scales:
-                for K in task["checkpoints"]:
-                    y = noise * (sizes["horizon"] / 8) ** 0.25 * sizes["dim"] / 2
-                    y *= (
-                        0.5 * (1.5 * task["checkpoints"][0] / K) ** 0.5
-                    )  # the target is met soon after the first look
-                    names = ("eps", "own_gap", "gap_any", "V_hat", "relaxed", "V_hat_best", "U_best", "claim")
-                    names += ("total_variance", "gap_tilde", "gap_hat", "gap_both", "cpu_per_run")
-                    row = {"seed": seed, "episodes": K, "scale": scale, **dict.fromkeys(names, y)}
-                    gap = y / (500 if task["experiment"] == "table1" else 50)
-                    row |= {"gap": gap, "worst_ratio": 0.5, "V_hat_sum": y * K, "k_star": K}
-                    rows.append(row)
+            for scale, K in product(scales, task["checkpoints"]):
+                y = 0.5 * noise * (H / 8) ** in_H * (d / 2) ** in_d
+                y *= (2 * FIRST.get(task["experiment"], task["checkpoints"][0]) / K) ** 0.5
+                names = ("eps", "own_gap", "gap_any", "V_hat", "relaxed", "V_hat_best", "U_best", "claim")
+                names += ("gap_tilde", "gap_hat", "gap_both", "cpu_per_run")
+                row = {"seed": seed, "episodes": K, "scale": scale, **dict.fromkeys(names, y)}
+                row |= {"gap": share * y, "worst_ratio": 0.5, "V_hat_sum": y * K, "k_star": K}
+                rows.append(row | ({"instance": instance} if "instances" in task else {}))
     keys = ("experiment", "problem", "explorer", "who")
     return {key: task[key] for key in keys} | {"cpu": 1.0, "rows": folded(rows)}
 
@@ -255,31 +258,45 @@ def pretended(task: dict) -> dict:
 def test_tables_and_figures_find_the_powers_that_were_put_in(made, tmp_path):
     lines: list[dict] = []
     for name in made["tasks"].FILES:
-        found = made["tasks"].tasks(name, lines, small=name not in ("E2", "E6"))
+        is_small = name in ("tuning", "E4", "E5", "E5_search", "E7")
+        found = made["tasks"].tasks(name, lines, small=is_small)
         lines += [{"task": key, **pretended(task)} for key, task in found.items()]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, lines)))
     said = {name: part(tmp_path) for name, part in made["figure"].PARTS.items()}
     (line,) = [x for x in said["E1"].splitlines() if x.startswith("| optimal-design")][:1]
-    assert line.count("+0.25 [") == 7  # V_hat, U, T, the claim, the certificate and two gaps
-    assert "+0.50 [" in line.split("|")[-3]  # episodes to a certificate: the square of that
-    assert "0/8" in said["E1"]  # four seeds at each of two horizons
-    assert "+2.00 [" in said["E2"]
+    assert line.count("+0.25 [") == 6  # V_hat, U, the claim, the certificate and two gaps
+    assert "0/80" in said["E1"]
+    for name in ("E2", "E2_instances"):
+        assert said[name].count("+1.00 [") >= 6  # both targets, every explorer: the square of the power of d
     assert "-0.50 [" in said["E3"]
     assert "+0.50 [" in said["E3"]
-    assert "0.500, 0.50" in said["E4"]  # every second seed
+    assert "+2.00 [" in said["E4_eps"]
+    assert "exponent of d in K: " in said["E4"]
+    assert "| 4 |" in said["E4_eps"]
     assert "0.25 |" in said["E7"]
-    assert "+2.50 [" in said["E6"]  # H times H^0.25, squared
+    assert "+1.00 [" in said["E6"]  # H times H^-0.5, squared
     assert "| lock | full | 0.5 |" in said["E5"]
+    assert said["E8"].count("+0.25 [") >= 18
+    assert said["E9"].count("+0.00 [") >= 4
     (measured,) = [x for x in made["table"].lines(tmp_path) if x[2] == "ucrl-rfe+"]
-    assert measured[3].startswith("+0.50 [")
-    assert measured[3].count("+0.50 [") == 2  # the true gap and the certificate
-    assert measured[4] == "d: ? / ?"  # small: no problems of other dimensions
+    assert measured[3].endswith("+0.50 [+0.50, +0.50]")  # the square of the power of H
     assert measured[5].startswith("2.00 [")
     assert "| 1.000 to 1.000 |" in said["E5_search"]
     for name in sys.modules["draw"].FIGURES:
         sys.modules["draw"].draw(name, tmp_path)
     made["table"].draw(tmp_path, tmp_path / "table.svg")
-    drawn = ("horizon", "dimension", "rate", "minimax", "moments", "per_step", "proof", "table")
+    drawn = (
+        "horizon",
+        "dimension",
+        "rate",
+        "minimax",
+        "moments",
+        "per_step",
+        "proof",
+        "rescaled",
+        "sizes",
+        "table",
+    )
     assert all("</svg>" in (tmp_path / f"{name}.svg").read_text() for name in drawn)
     assert "slope of the claim" in (tmp_path / "rate.svg").read_text()
 
@@ -300,3 +317,69 @@ def test_the_table_says_what_is_not_measured(made, tmp_path, tiny):
     assert all("not measured" in line for line in lines)
     assert any("sstp (reconstruction)" in line for line in lines)
     assert "<td>not measured</td>" in made["table"].page(lines)
+
+
+def test_a_median_between_met_and_not_met_is_no_number(made):
+    read = made["read"]
+    rows = [
+        {"seed": s, "episodes": k, "eps": (0.4 + s / 10) * (10 / k) ** 0.5}
+        for s in range(4)
+        for k in (10, 40)
+    ]
+    assert (
+        read.told(rows, 0.55, "eps") == "< 10"
+    )  # 0.4, 0.5: at once; 0.6, 0.7: later. Zeros are not averaged
+    assert read.told(rows, 0.1, "eps") == "> 40"
+
+
+def test_samples_are_sorted_by_instance_and_seed_and_caps_are_censored(made):
+    rows = [
+        {"instance": i, "seed": s, "horizon": H, "eps": min(1.0, 0.1 * H * (i + 1) + s / 100), "gap": 1.0}
+        for H, s, i in product((2, 1), (1, 0), (4, 2))
+    ]
+    sizes, table = made["read"].samples(rows, "eps", "horizon")
+    assert sizes == [1, 2]
+    np.testing.assert_allclose(table[0], [[0.3, 0.31], [0.5, 0.51]])
+    np.testing.assert_allclose(table[1], [[0.6, 0.61], [np.inf, np.inf]])
+    assert (made["read"].samples(rows, "gap", "horizon")[1] == 1).all()
+    assert np.isnan(made["read"].samples(rows[1:], "eps", "horizon")[1]).sum() == 1
+
+
+@pytest.mark.parametrize("name", ["rescaled-river", "rescaled-inventory", "rescaled-queue"])
+def test_finer_steps_change_little_of_what_can_happen(made, name):
+    """The best probability to end in the last state tends to a limit, and every change is a rate over H."""
+
+    def best(H: int) -> float:
+        problem = hf.make(name, horizon=H, seed=3)
+        P = problem.kernel().dense()
+        off = P - np.eye(len(P))[:, None] * P
+        assert off.sum(-1)[:, 1:].max() * H <= 12 + 1e-9  # action 0 of the river goes back at once
+        return backward_induction.optimal(P, hf.goal(problem, problem.num_states - 1))[1][0][
+            problem.space.start
+        ]
+
+    coarse, fine, finer = best(64), best(256), best(1024)
+    assert 0.005 < finer < 0.9999
+    assert abs(fine - finer) < 0.35 * abs(coarse - fine) + 1e-12
+
+
+def test_instances_of_a_task_are_the_problems_of_their_seeds(made):
+    given = {
+        "seeds": 2,
+        "instances": 3,
+        "instances_per_task": 2,
+        "checkpoints": [2, 4],
+        "measure": ["eps"],
+        "problems": {"river": {"name": "rescaled-river", "vary": {"horizon": [16]}}},
+        "explorers": {"uniform": {}},
+    }
+    both = made["tasks"].swept(given, [])
+    assert [task["instances"] for task in both] == [[0, 1], [2]]
+    from shared import unfolded
+
+    rows = unfolded(made["answers"].answer({"experiment": "E8", **both[1]})["rows"])
+    run = hf.explore(
+        hf.make("rescaled-river", horizon=16, seed=2), "uniform", episodes=4, seed=1, progress=False
+    )
+    assert rows[-1]["eps"] == pytest.approx(run.certificate().eps, rel=1e-3)
+    assert {row["instance"] for row in rows} == {2}

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import horizonfree as hf
-from horizonfree.batch.compare import medians
-from horizonfree.report.draw import plot_comparison
+from horizonfree._plots import save_figure
+from horizonfree.batch.compare import medians, plot_comparison
 
 HERE = Path(__file__).parent
 CURVES = ("gap", "own_gap", "eps")
@@ -30,4 +30,4 @@ if __name__ == "__main__":
     found = load()
     for curve in CURVES:
         print(curve, table(found, curve), sep="\n\n", end="\n\n")
-    plot_comparison(found, HERE / "results" / "compare.svg")
+    save_figure(plot_comparison(found), HERE / "results" / "compare.svg")

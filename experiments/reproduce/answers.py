@@ -1,7 +1,9 @@
 """One task: its rows. Each has the numbers of one seed at one checkpoint, with those of the explorer's own records."""
 
 import time
+from itertools import product
 
+import families  # noqa: F401  (registers the problems of E8)
 import jax
 import minimax
 import monitor
@@ -28,7 +30,7 @@ def answers_of(tasks: dict[str, dict]) -> dict[str, dict]:
     began, spent = time.perf_counter(), time.process_time()
     first = next(iter(tasks.values()))
     all_seeds = [seed for task in tasks.values() for seed in task["seeds"]]
-    make = {"E4": minimax.rows, "E7": monitor.rows}.get(first["experiment"], swept)
+    make = {"E4": minimax.rows, "E4_eps": minimax.rows, "E7": monitor.rows}.get(first["experiment"], swept)
     rows = [{key: plain(x) for key, x in row.items()} for row in make(first | {"seeds": all_seeds})]
     spent, seconds = time.process_time() - spent, time.perf_counter() - began
     device = jax.devices()[0]
@@ -57,7 +59,10 @@ def plain(x):
 
 def swept(task: dict) -> list[dict]:
     """The rows of a setting: seed by seed, checkpoint by checkpoint; with several scales, one after the other."""
-    problem, name = build_problem(task["world"]), task["who"]["name"]
+    instances = task.get("instances", [None])
+    worlds = [task["world"] | ({} if i is None else {"seed": i}) for i in instances]
+    problems, name = [build_problem(world) for world in worlds], task["who"]["name"]
+    problem = problems[0]
     needs_reward = "reward" in find_entry(name).options
     given = {
         "episodes": task["episodes"],
@@ -70,7 +75,7 @@ def swept(task: dict) -> list[dict]:
     looks = task["checkpoints"]
     began = time.process_time()
     batch = hf.explore_many(
-        problem,
+        problems,
         name,
         checkpoints=looks,
         curves=["eps", "excess"],
@@ -81,15 +86,16 @@ def swept(task: dict) -> list[dict]:
     )
     spent = time.process_time() - began
     scales = next(iter(task["over"].values())) if task["over"] else [None]
-    tried = [x for x in scales for _ in task["seeds"]]
+    members = list(product(instances, scales, task["seeds"]))
     out = []
-    for i, (scale, seed) in enumerate(zip(tried, task["seeds"] * len(scales))):
+    for i, (instance, scale, seed) in enumerate(members):
         for c, k in enumerate(batch.checkpoints.tolist()):
-            row = {"seed": seed, "episodes": k, "scale": scale}
+            row = {} if instance is None else {"instance": instance}
+            row |= {"seed": seed, "episodes": k, "scale": scale}
             row |= {key: x[i, c] for key, x in batch.curves.items()}
             row |= recorded({key: x[i, :k].astype(float) for key, x in batch.records.items()})
             out.append(row)
-    return [row | {"cpu_per_run": spent / len(tried)} for row in out]
+    return [row | {"cpu_per_run": spent / len(members)} for row in out]
 
 
 def recorded(records: dict[str, np.ndarray]) -> dict[str, float]:

@@ -19,11 +19,12 @@ from read import (
     last,
     needed,
     own_scale,
-    per_seed,
     read,
+    samples,
     shown,
     stepwise,
     values,
+    with_width,
 )
 
 STYLE = {
@@ -38,7 +39,7 @@ STYLE = {
 }
 THICK = ("hf-ucrl-rfe++", "information", "ucrl-rfe+", "chen2022")
 DIMENSIONS = (2, 4, 6, 8)  # of E4, those that are drawn
-Samples = tuple[list[float], list[list[float]]]  # sizes, and for each a number of every seed
+Samples = tuple[list[float], np.ndarray]  # sizes, and for each a number of every run
 
 
 def panels(
@@ -67,7 +68,9 @@ def panels(
         if axis.lines:
             widen(axis)
         else:
-            axis.text(0.5, 0.5, "reached by nobody", transform=axis.transAxes, ha="center", color="0.4")
+            axis.text(
+                0.5, 0.5, "no number, or all at the cap", transform=axis.transAxes, ha="center", color="0.4"
+            )
             axis.set_yticks([])
         if axis.lines and slopes and field in slopes:
             compare(axis, slopes[field])
@@ -81,8 +84,8 @@ def panels(
 
 
 def line(axis: Any, name: str, found: Samples, colour: str) -> None:
-    """Medians against a size; sizes at which the median is no positive number are left out."""
-    known = [(n, x) for n, x in zip(*found) if x and None not in x]
+    """Medians against a size; sizes at which the median is censored are left out."""
+    known = [(n, x.ravel()) for n, x in zip(*found) if not np.isnan(x).any()]
     quarters = [(n, np.percentile(x, [25, 50, 75], method="inverted_cdf")) for n, x in known]
     usable = [(n, x) for n, x in quarters if 0 < x[1] < np.inf]
     if not usable:
@@ -139,10 +142,10 @@ def finish(figure: Any, axes: Any, path: Path) -> None:
 
 def horizon(folder: Path) -> None:
     """E1: what grows with H."""
-    fields = {name: NUMBERS[name] for name in ("V_hat_best", "claim", "eps", "gap_any")}
+    fields = {name: NUMBERS[name] for name in ("V_hat_best", "eps", "gap_any")}
     rows = read("E1", folder)
     panels(
-        folder / "horizon.svg", rows, fields, "horizon", lambda x, field: per_seed(last(x), field, "horizon")
+        folder / "horizon.svg", rows, fields, "horizon", lambda x, field: samples(last(x), field, "horizon")
     )
 
 
@@ -171,7 +174,7 @@ def rate(folder: Path) -> None:
         read("E3", folder),
         fields | {"gap": "worst true gap"},
         "episodes",
-        lambda rows, field: per_seed(rows, field, "episodes"),
+        lambda rows, field: samples(rows, field, "episodes"),
         slopes,
     )
 
@@ -251,6 +254,40 @@ def proof(folder: Path) -> None:
     finish(figure, axes, folder / "proof.svg")
 
 
+def rescaled(folder: Path) -> None:
+    """E8: widths and certificates after the last episode, against the number of steps."""
+    fields = {"width": "V_hat or U", "eps": "certificate"}
+    panels(
+        folder / "rescaled.svg",
+        [
+            row for row in with_width(read("E8", folder)) if row["explorer"] != "ucrl-rfe+"
+        ],  # README: its U means nothing
+        fields,
+        "horizon",
+        lambda rows, field: samples(last(rows), field, "horizon"),
+    )
+
+
+def sizes(folder: Path) -> None:
+    """E9: V_hat and certificates after the last episode, against S and A."""
+    rows = with_width(read("E9", folder))
+    fields, kinds = {"width": "V_hat", "eps": "certificate"}, values(rows, "kind")
+    figure, axes = grid(len(fields), len(kinds))
+    for (i, (field, title)), (j, kind) in product(enumerate(fields.items()), enumerate(kinds)):
+        for n, name in enumerate(values(rows, "explorer")):
+            line(
+                axes[i, j], name, samples(last(chosen(rows, kind=kind, explorer=name)), field, kind), f"C{n}"
+            )
+        widen(axes[i, j])
+        at = sorted(values(chosen(rows, kind=kind), kind))
+        axes[i, j].set_xscale("log")
+        axes[i, j].set_xticks(at, [f"{x:g}" for x in at], fontsize=8)
+        axes[i, j].set_xticks([], minor=True)
+        axes[i, j].set_xlabel(kind if i == len(fields) - 1 else "")
+        axes[i, j].set_ylabel(title if j == 0 else "")
+    finish(figure, axes, folder / "sizes.svg")
+
+
 FIGURES = {
     "E1": horizon,
     "E2": dimension,
@@ -259,6 +296,8 @@ FIGURES = {
     "E5": moments,
     "E6": per_step,
     "E7": proof,
+    "E8": rescaled,
+    "E9": sizes,
 }
 
 

@@ -6,27 +6,26 @@ from pathlib import Path
 
 import numpy as np
 from draw import FIGURES, draw
-from minimax import WRONG, failures
+from minimax import SHARE, WRONG, failures, until_right
 from read import (
     HERE,
     NUMBERS,
     STEP_TARGETS,
-    TARGET,
     TARGETS,
     chosen,
     exponent,
     last,
     needed,
     own_scale,
-    per_seed,
     read,
-    said,
+    samples,
     shown,
     stepwise,
     table,
     told,
     values,
     violations,
+    with_width,
 )
 
 from horizonfree import theory
@@ -34,13 +33,20 @@ from horizonfree import theory
 HARD_HORIZON, HARD_BOUND = 6, 1.1  # of the problems of E4
 
 
-def middle(found: list) -> float:
-    usable = [x for x in found if x is not None and np.isfinite(x)]
+def middle(found: np.ndarray | list) -> float:
+    """The median; censored values are 0 and infinity."""
+    usable = [x for x in np.ravel(found) if x is not None and not np.isnan(x)]
     return float(np.median(usable)) if usable else np.nan
 
 
 def number(x: float) -> str:
-    return "" if np.isnan(x) else f"{x:.3g}"
+    return "" if np.isnan(x) else "cap" if np.isinf(x) else f"{x:.3g}"
+
+
+def ends(sizes: list[float], found: np.ndarray) -> str:
+    """The medians at the smallest and the largest size, and the exponent."""
+    texts = [number(middle(found[i])) for i in (0, -1)]
+    return f"{texts[0]} to {texts[1]}, {exponent(sizes, found)}" if all(texts) else ""
 
 
 def horizon(folder: Path) -> str:
@@ -51,39 +57,31 @@ def horizon(folder: Path) -> str:
         lines = []
         for explorer in values(rows, "explorer"):
             mine = chosen(rows, explorer=explorer)
-            cells = []
-            for field in NUMBERS:
-                sizes, samples = per_seed(last(mine), field, "horizon")
-                ends = [middle(samples[i]) for i in (0, -1)]
-                text = " to ".join(number(x) for x in ends) + " " + said(exponent(sizes, samples))
-                cells.append("" if np.isnan(ends).all() else text)
-            lines.append(
-                [
-                    shown(explorer),
-                    *cells,
-                    said(exponent(*needed(mine, "horizon", TARGET, "eps"))),
-                    violations(mine),
-                ]
-            )
-        heads = [kind, *NUMBERS.values(), f"episodes to {TARGET} certified", "truth outside"]
-        out.append(table(heads, lines))
+            cells = [ends(*samples(last(mine), field, "horizon")) for field in NUMBERS]
+            lines.append([shown(explorer), *cells, violations(mine)])
+        out.append(table([kind, *NUMBERS.values(), "truth outside"], lines))
     return "\n\n".join(out)
 
 
-def dimension(folder: Path) -> str:
+def dimension(folder: Path, name: str = "E2") -> str:
     """E2: episodes to a certificate and to a true gap, against d."""
-    rows, out = read("E2", folder), []
+    rows, out = read(name, folder), []
     dims = sorted(values(rows, "dim"))
     for field, target in TARGETS.items():
         lines = []
         for explorer in values(rows, "explorer"):
             mine = chosen(rows, explorer=explorer)
-            sizes, samples = needed(mine, "dim", target, field)
-            cells = [told(chosen(mine, dim=x), target, field) if x in sizes else "" for x in dims]
-            lines.append([shown(explorer), *cells, said(exponent(sizes, samples)), violations(mine)])
+            found = needed(mine, "dim", target, field)
+            cells = [told(chosen(mine, dim=x), target, field) if x in found[0] else "" for x in dims]
+            lines.append([shown(explorer), *cells, exponent(*found), violations(mine)])
         heads = [f"episodes to {field} <= {target}", *(f"d = {x:.0f}" for x in dims)]
         out.append(table([*heads, "exponent", "truth outside"], lines))
     return "\n\n".join(out)
+
+
+def dimension_instances(folder: Path) -> str:
+    """E2 on several instances."""
+    return dimension(folder, "E2_instances")
 
 
 def rate(folder: Path) -> str:
@@ -93,18 +91,13 @@ def rate(folder: Path) -> str:
         lines = []
         for explorer in values(chosen(rows, kind=kind), "explorer"):
             mine = chosen(rows, kind=kind, explorer=explorer)
+            capped = np.isinf(samples(mine, "V_hat", "episodes")[1])
             cells = []
             for field in ("V_hat", "V_hat_sum", "k_star", "eps", "gap", "own_gap"):
-                sizes, samples = per_seed(mine, field, "episodes")
-                keep = [
-                    i
-                    for i, x in enumerate(samples)
-                    if field in ("k_star",) or middle(x) < 0.95 or "sum" in field
-                ]
-                if field == "V_hat_sum":  # where V_hat itself has left its cap
-                    first = [middle(x) for x in per_seed(mine, "V_hat", "episodes")[1]]
-                    keep = [i for i in keep if first[i] < 0.95]
-                cells.append(said(exponent([sizes[i] for i in keep], [samples[i] for i in keep])))
+                looks, found = samples(mine, field, "episodes")
+                if field == "V_hat_sum":
+                    found[capped] = np.inf
+                cells.append("" if np.isnan(found).all() else str(exponent(looks, found)))
             lines.append([shown(explorer), *cells, violations(mine)])
         heads = [kind, "V_hat_k", "sum of V_hat", "k*", "certificate", "gap", "own gap", "truth outside"]
         out.append(table(heads, lines))
@@ -138,7 +131,11 @@ def minimax_table(folder: Path) -> str:
     heads = [f"K = {m} K0: share of wrong signs, failures, mean loss / eps_0" for m in multiples]
     edges = ["d", "eps_0", "K0: fewer are never enough", "wrong signs at K0, at least"]
     edges += ["episodes that the theorem asks for", "over K0"]
-    return table(["explorer", "d", *heads], lines) + "\n\n" + table(edges, bounds)
+    usual = [row for row in rows if row["dim"] > 2]  # at d = 2 there are two truths
+    slope, at = until_right(usual, "dim")
+    multiple = ", ".join(f"{K / (3 * d**2):.1f}" for K, d in zip(at, sorted(values(usual, "dim"))))
+    text = f"All explorers, d > 2: {SHARE} of the signs are wrong at {multiple} times K0; exponent of d in K: {slope}"
+    return "\n\n".join([table(["explorer", "d", *heads], lines), table(edges, bounds), text])
 
 
 def moments(folder: Path) -> str:
@@ -188,10 +185,18 @@ def per_step(folder: Path) -> str:
     for kind, explorer in product(values(rows, "kind"), values(rows, "explorer")):
         mine = chosen(rows, kind=kind, explorer=explorer)
         for field, target in STEP_TARGETS.items():
-            sizes, samples = needed(mine, "horizon", target, field)
+            sizes, found = needed(mine, "horizon", target, field)
             cells = [told(chosen(mine, horizon=x), target, field) for x in sizes]
-            slope = said(exponent(sizes, samples))
-            lines.append([kind, shown(explorer), f"{field} <= {target}", *cells, slope, violations(mine)])
+            lines.append(
+                [
+                    kind,
+                    shown(explorer),
+                    f"{field} <= {target}",
+                    *cells,
+                    exponent(sizes, found),
+                    violations(mine),
+                ]
+            )
     heads = [f"H = {x:.0f}" for x in sorted(values(rows, "horizon"))]
     return table(["d", "explorer", "episodes to", *heads, "exponent in H", "truth outside"], lines)
 
@@ -207,15 +212,73 @@ def proof(folder: Path) -> str:
     return table(["constants", "sum", *values(rows, "kind")], lines)
 
 
+def rescaled(folder: Path) -> str:
+    """E8: after the last episode, against the number of steps: what the algorithm says itself, and certificates."""
+    rows, out = with_width(read("E8", folder)), []
+    for kind in values(rows, "kind"):
+        lines = []
+        for explorer in values(rows, "explorer"):
+            mine = chosen(rows, kind=kind, explorer=explorer)
+            if not mine:
+                continue
+            cells = [ends(*samples(last(mine), field, "horizon")) for field in ("width", "eps")]
+            at = chosen(mine, horizon=256) or mine
+            in_K = exponent(*samples(at, "width", "episodes"))
+            outside = [violations(chosen(mine, horizon=x)) for x in sorted(values(mine, "horizon"))]
+            lines.append([explorer, *cells, in_K, " ".join(filter(None, outside))])
+        heads = [
+            kind,
+            "V_hat or U, exponent of H",
+            "certificate",
+            "V_hat or U, exponent of K at H = 256",
+        ]
+        out.append(table([*heads, "truth outside, by H"], lines))
+    return "\n\n".join(out)
+
+
+def state_action(folder: Path) -> str:
+    """E9: V_hat and certificates after the last episode, against S and A."""
+    rows, lines = with_width(read("E9", folder)), []
+    for kind, explorer in product(values(rows, "kind"), values(rows, "explorer")):
+        mine = chosen(rows, kind=kind, explorer=explorer)
+        if not mine:
+            continue
+        mine = last(mine)
+        cells = [ends(*samples(mine, field, kind)) for field in ("width", "eps")]
+        lines.append([kind, shown(explorer), *cells, violations(mine)])
+    return table(["what grows", "explorer", "V_hat", "certificate", "truth outside"], lines)
+
+
+def hard_eps(folder: Path) -> str:
+    """E4_eps: shares of wrong signs against eps_0, and the exponent of 1/eps_0 in the episodes to SHARE of them."""
+    rows, lines = read("E4_eps", folder), []
+    sizes, multiples = sorted(values(rows, "K0")), sorted(values(rows, "multiple"))
+    for explorer in values(rows, "explorer"):
+        mine = chosen(rows, explorer=explorer)
+        slope, at = until_right(mine, "K0", 0.5)  # 1/eps_0 grows as the root of K0
+        for K0, K in zip(sizes, at):
+            here = [chosen(mine, K0=K0, multiple=m) for m in multiples]
+            shares = [f"{np.mean([row['wrong'] for row in x]) / (x[0]['dim'] - 1):.3f}" for x in here]
+            lines.append(
+                [explorer, f"{here[0][0]['eps_0']:.4f}", f"{K0:.0f}", *shares, number(K / K0), slope]
+            )
+    heads = [f"wrong signs at {m:.0f} K0" for m in multiples]
+    return table(["explorer", "eps_0", "K0", *heads, f"K / K0 to {SHARE}", "exponent of 1/eps"], lines)
+
+
 PARTS = {
     "E1": horizon,
     "E2": dimension,
+    "E2_instances": dimension_instances,
     "E3": rate,
     "E4": minimax_table,
+    "E4_eps": hard_eps,
     "E5_search": search,
     "E5": moments,
     "E6": per_step,
     "E7": proof,
+    "E8": rescaled,
+    "E9": state_action,
 }
 
 if __name__ == "__main__":

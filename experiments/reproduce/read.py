@@ -8,12 +8,12 @@ import numpy as np
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "shared"))
 
+from exponents import censored, crossing, exponent
 from run import stored
 from scales import split
-from shared import chosen, exponent, unfolded, values
+from shared import chosen, unfolded, values
 
-from horizonfree.explorers.registry import label
-from horizonfree.sweeps.results import Interval
+from horizonfree.explorers.registry import EXPLORERS, current_name, label
 
 __all__ = ["chosen", "exponent", "values"]
 
@@ -21,15 +21,14 @@ __all__ = ["chosen", "exponent", "values"]
 NUMBERS = {  # of E1
     "V_hat_best": "V_hat",
     "U_best": "U",
-    "total_variance": "T",
     "claim": "own claim",
     "eps": "certificate",
     "gap_any": "worst true gap",
     "own_gap": "worst true gap, own plans",
 }
-TARGET = 0.5  # of a certificate, for E1
+CAPPED = ("V_hat", "V_hat_best", "relaxed", "U_best", "claim", "eps", "width")  # at 1
 TARGETS = {"eps": 0.65, "gap": 0.001}  # E2: between the first checkpoint and the last for most dimensions
-STEP_TARGETS = {"step_eps": 4.0, "step_gap": 0.1}  # of rewards in [0, 1] per step
+STEP_TARGETS = {"step_eps": 4.0, "step_gap": 0.1, "step_own_gap": 0.1}  # of rewards in [0, 1] per step
 
 
 def read(experiment: str, folder: Path = HERE / "results") -> list[dict]:
@@ -43,42 +42,42 @@ def read(experiment: str, folder: Path = HERE / "results") -> list[dict]:
     return sorted(out, key=lambda row: row["seed"])
 
 
-def per_seed(rows: list[dict], field: str, size: str) -> tuple[list[float], list[list[float]]]:
-    """The sizes, and for each a number of every seed."""
-    sizes = sorted(values(rows, size))
-    return sizes, [[row.get(field) for row in chosen(rows, **{size: x})] for x in sizes]
+def samples(rows: list[dict], field: str, size: str) -> tuple[list[float], np.ndarray]:
+    """The sizes, and a number of every run, [sizes, instances, seeds]; nan: there is none. Caps count as censored."""
+    sizes = sorted(values(rows, size)) if rows else []
+    instances = sorted({row.get("instance", 0) for row in rows})
+    seeds = sorted({row["seed"] for row in rows})
+    table = np.full((len(sizes), len(instances), len(seeds)), np.nan)
+    for row in rows:
+        if row.get(field) is not None:
+            place = sizes.index(row[size]), instances.index(row.get("instance", 0)), seeds.index(row["seed"])
+            table[place] = row[field]
+    return sizes, censored(table, cap=1.0 if field in CAPPED else np.inf)
 
 
 def episodes_to(rows: list[dict], target: float, field: str) -> list[dict]:
-    """For each seed: after how many episodes a number was at most the target, and stayed so.
-
-    Between two checkpoints the logarithms are joined by a line. 0: at the first one already; infinity: never.
-    """
+    """For each run the number of episodes after which a number was at most the target, and stayed so."""
+    runs: dict[tuple, list[dict]] = {}
+    for row in rows:
+        runs.setdefault((row.get("instance", 0), row["seed"]), []).append(row)
     out = []
-    for seed in values(rows, "seed"):
-        mine = sorted(chosen(rows, seed=seed), key=lambda row: row["episodes"])
-        K = np.array([row["episodes"] for row in mine], float)
-        y = np.maximum([row[field] for row in mine], 1e-9)
-        above = np.flatnonzero(y > target)
-        first = 0 if not len(above) else above[-1] + 1
-        if first == len(y):
-            found = np.inf
-        elif first == 0:
-            found = 0.0
-        else:
-            low, high = np.log(y[first - 1]), np.log(y[first])
-            share = (low - np.log(target)) / (low - high)
-            found = float(np.exp(np.log(K[first - 1]) + share * (np.log(K[first]) - np.log(K[first - 1]))))
-        out.append(mine[-1] | {"needed": found})
+    for mine in runs.values():
+        mine = sorted(mine, key=lambda row: row["episodes"])
+        K, y = (np.array([row[name] for row in mine], float) for name in ("episodes", field))
+        out.append(mine[-1] | {"needed": crossing(K, y, target)})
     return out
 
 
-def needed(rows: list[dict], size: str, target: float, field: str) -> tuple[list, list]:
-    """Episodes to a target: sizes, and a number of every seed."""
+def needed(rows: list[dict], size: str, target: float, field: str) -> tuple[list[float], np.ndarray]:
+    """Episodes to a target: sizes, and a number of every run; 0 and infinity are censored."""
     sizes = sorted(values(rows, size)) if rows else []
-    return sizes, [
-        [x["needed"] for x in episodes_to(chosen(rows, **{size: n}), target, field)] for n in sizes
-    ]
+    found = [row for n in sizes for row in episodes_to(chosen(rows, **{size: n}), target, field)]
+    return samples(found, "needed", size)
+
+
+def with_width(rows: list[dict]) -> list[dict]:
+    """Rows with what the algorithm itself says of its error: V_hat, or U where it has no V_hat."""
+    return [row | {"width": row.get("V_hat", row.get("relaxed"))} for row in rows]
 
 
 def last(rows: list[dict]) -> list[dict]:
@@ -90,7 +89,8 @@ def stepwise(folder: Path) -> list[dict]:
     """E6: numbers of rewards in [0, 1] per step are H times those of total 1; every setting at its own scale."""
     rows, out = read("E6", folder), []
     for row in rows:
-        row |= {"step_eps": row["horizon"] * row["eps"], "step_gap": row["horizon"] * row["own_gap"]}
+        fields = {"step_eps": "eps", "step_gap": "gap", "step_own_gap": "own_gap"}
+        row |= {name: row["horizon"] * row[field] for name, field in fields.items()}
     for problem in values(rows, "problem"):
         for explorer in values(rows, "explorer"):
             out += own_scale(chosen(rows, problem=problem, explorer=explorer))
@@ -100,8 +100,11 @@ def stepwise(folder: Path) -> list[dict]:
 def told(rows: list[dict], target: float, field: str) -> str:
     """The median of the episodes to a target; where it is not known, on which side of the checkpoints it lies."""
     looks = values(rows, "episodes")
-    found = float(np.median([row["needed"] for row in episodes_to(rows, target, field)]))
-    return f"< {min(looks)}" if found == 0 else f"> {max(looks)}" if np.isinf(found) else f"{found:.0f}"
+    found = [row["needed"] for row in episodes_to(rows, target, field)]
+    low, high = (float(np.quantile(found, 0.5, method=x)) for x in ("lower", "higher"))
+    if low == 0:
+        return f"< {min(looks)}"
+    return f"> {max(looks)}" if np.isinf(high) else f"{(low + high) / 2:.0f}"
 
 
 def violations(rows: list[dict]) -> str:
@@ -129,11 +132,6 @@ def own_scale(rows: list[dict]) -> list[dict]:
     return chosen(rest, scale=kept)
 
 
-def said(x: Interval) -> str:
-    """An exponent with its interval."""
-    return "" if np.isnan(x.value) else f"{x.value:+.2f} [{x.low:+.2f}, {x.high:+.2f}]"
-
-
 def table(heads: list[str], lines: list[list[str]]) -> str:
     """As Markdown."""
     rows = [heads, ["---"] * len(heads), *lines]
@@ -141,5 +139,5 @@ def table(heads: list[str], lines: list[list[str]]) -> str:
 
 
 def shown(name: str) -> str:
-    """An explorer's name; reconstructions say so."""
-    return label(name)
+    """An explorer's name; reconstructions say so. Names of settings stay."""
+    return label(name) if current_name(name) in EXPLORERS else name

@@ -6,6 +6,8 @@ A file of an experiment is that of a sweep (docs/sweeps.md) with three keys more
     scale = [0.5, 1.0]          every explorer that has such a number is run with each of these ("scale" in the rows)
     scale = "covering"          ... with the one of tuning.toml for which the truth stayed inside (scales.py)
     scale = "tuned"             ... with the one of tuning.toml whose certificate was smallest
+    instances = 10              every problem with the seeds 0 to 9 of its own; each is explored with every seed
+    instances_per_task = 5      how many of them share a task; by default all
 
 E4 and E7 are no sweeps: minimax.py and monitor.py make their tasks.
 """
@@ -30,17 +32,21 @@ FILES = {  # the most important first
         HERE / "tuning_jin.toml",
         HERE / "tuning_linear.toml",
     ],
+    "E8": [HERE / "E8.toml", HERE / "E8_cover.toml"],
+    "E9": [HERE / "E9.toml"],
+    "E4_eps": [HERE / "E4_eps.toml"],
     "E1": [HERE / "E1.toml", HERE / "E1_tables.toml"],
     "table1": [TABLE / "mixture.toml", TABLE / "tables.toml", TABLE / "linear.toml"],
     "E3": [HERE / "E3.toml"],
     "E2": [HERE / "E2.toml"],
+    "E2_instances": [HERE / "E2_instances.toml"],
     "E4": [HERE / "E4.toml"],
     "E5_search": [HERE / "E5_search.toml"],
     "E5": [HERE / "E5.toml"],
     "E7": [HERE / "E7.toml"],
     "E6": [HERE / "E6.toml"],
 }
-OWN = {"look": [], "scale": None}
+OWN = {"look": [], "scale": None, "instances": 0, "instances_per_task": 0}
 KNOBS = ("scale", "bonus_scale", "beta")  # what multiplies an explorer's radius or bonus
 SLOW = ("hf-ucrl-rfe++", "chen2022")
 FEWER = 5  # times fewer episodes in the reduced version
@@ -53,7 +59,9 @@ def tasks(name: str, lines: list[dict], small: bool = False) -> dict[str, dict]:
         given = tomllib.loads(path.read_text())
         if small:
             given = reduced(given)
-        for task in {"E4": minimax.tasks, "E7": monitor.tasks}.get(name, swept)(given, lines):
+        for task in {"E4": minimax.tasks, "E4_eps": minimax.tasks, "E7": monitor.tasks}.get(name, swept)(
+            given, lines
+        ):
             task = {"experiment": name, **task}
             found[task_id(task)] = task
     return dict(sorted(found.items(), key=lambda item: -work(item[1])))
@@ -62,6 +70,7 @@ def tasks(name: str, lines: list[dict], small: bool = False) -> dict[str, dict]:
 def work(task: dict) -> float:
     """About how long a task takes, so that long ones begin first: steps, those of the slow ones ten times."""
     members = len(task["seeds"]) * (len(next(iter(task["over"].values()))) if task.get("over") else 1)
+    members *= len(task.get("instances", [0]))
     steps = members * task.get("episodes", 1000) * task["world"].get("horizon", 10)
     return steps * (10 if task["who"]["name"] in SLOW else 1)
 
@@ -76,7 +85,11 @@ def swept(given: dict, lines: list[dict]) -> list[dict]:
             value = scales.scale(lines, own["scale"], task["problem"], task["who"]["name"])
             task = task | {"who": task["who"] | ({} if value is None else {knob: value})}
         over = {knob: own["scale"]} if knob is not None and isinstance(own["scale"], list) else None
-        out.append({**task, "look": own["look"], "over": over})
+        task = {**task, "look": own["look"], "over": over}
+        number = own["instances"]
+        size = own["instances_per_task"] or number
+        chunks = [list(range(i, min(i + size, number))) for i in range(0, number, max(size, 1))]
+        out += [task | {"instances": chunk} for chunk in chunks] if chunks else [task]
     return out
 
 
@@ -98,6 +111,10 @@ def reduced(given: dict) -> dict:
         found["checkpoints"] = [k // FEWER for k in given["checkpoints"]][:3]
     if "multiples" in given:
         found |= {"multiples": given["multiples"][:2], "truths": 4}
+    if "instances" in given:
+        found |= {"instances": 3, "instances_per_task": 3, "seeds": 2, "seeds_per_task": 2}
+    if "K0" in given:
+        found["K0"] = given["K0"][:3]
     if isinstance(given.get("scale"), list):
         found["scale"] = given["scale"][1:4:2] or given["scale"]
     return found

@@ -1,8 +1,11 @@
 """How `print`, notebooks and pandas show problems, runs, plans and certificates."""
 
+import base64
 import html
+import io
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from horizonfree.errors import OptionError
@@ -11,6 +14,7 @@ if TYPE_CHECKING:
     import pandas
 
 MAX_LISTED_NAMES = 6
+PICTURE_DPI = 80  # in notebooks
 
 
 class ReprTable(NamedTuple):
@@ -38,7 +42,25 @@ class ReprMixin(ABC):
             f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
             for label, text in lines
         )
-        return f"<table><caption><b>{html.escape(title)}</b></caption>{rows}</table>"
+        image = picture(title, getattr(self, "plot", None))
+        return f"<table><caption><b>{html.escape(title)}</b></caption>{rows}</table>{image}"
+
+
+def picture_html(title: str, text: str, plot: Callable[[], Any] | None) -> str:
+    """HTML for notebooks: the text, and the picture that `plot` draws, where Matplotlib is installed."""
+    return f"<pre>{html.escape(text)}</pre>{picture(title, plot)}"
+
+
+def picture(title: str, plot: Callable[[], Any] | None) -> str:
+    """The axes that `plot` returns as an image in HTML; empty where there are none, or no Matplotlib."""
+    axes = plot() if plot is not None and find_spec("matplotlib") is not None else None
+    if axes is None:
+        return ""
+    data = io.BytesIO()
+    figure = (axes.flat[0] if hasattr(axes, "flat") else axes).get_figure()
+    figure.savefig(data, format="png", dpi=PICTURE_DPI, bbox_inches="tight")
+    code = base64.b64encode(data.getvalue()).decode()
+    return f"<img alt='{html.escape(title)}' src='data:image/png;base64,{code}'>"
 
 
 def join_names(names: Sequence[str]) -> str:

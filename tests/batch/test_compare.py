@@ -5,11 +5,12 @@ import pytest
 
 import horizonfree as hf
 from horizonfree import planning
-from horizonfree.batch.compare import compare, compare_in_processes, medians
+from horizonfree._plots import save_figure
+from horizonfree.batch import compare as comparing
+from horizonfree.batch.compare import compare, compare_in_processes, medians, plot_comparison
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers.registry import label
 from horizonfree.mdp import rewards
-from horizonfree.report.draw import plot_comparison
 from tests.reference.linear_models import random_linear
 
 
@@ -49,7 +50,7 @@ def test_a_reconstruction_is_called_one_in_tables_and_figures(tmp_path):
     row = {"seed": 0, "episodes": 4, "gap": 0.1, "own_gap": 0.1, "eps": 0.5}
     found = [{"explorer": name, **row} for name in ("chen2022", "uniform")]
     assert list(medians(found, "eps")) == ["chen2022 (reconstruction)", "uniform"]
-    plot_comparison(found, tmp_path / "figure.svg")
+    save_figure(plot_comparison(found), tmp_path / "figure.svg")
     assert "chen2022 (reconstruction)" in (tmp_path / "figure.svg").read_text()
 
 
@@ -62,11 +63,11 @@ def test_nothing_and_the_unknown_are_refused(rows):
 
 def test_processes_of_their_own_give_the_same_rows_and_a_figure(tmp_path):
     parameters, how = {"states": 4, "horizon": 6}, {"episodes": 16, "seeds": 2, "checkpoints": [4, 16]}
-    (found,) = compare_in_processes("river-swim", parameters, ["uniform"], workers=1, **how)
+    ((_, found),) = compare_in_processes("river-swim", parameters, ["uniform"], workers=1, **how)
     expected = compare(hf.make("river-swim", **parameters), ["uniform"], **how)
     for mine, other in zip(found, expected, strict=True):
         assert mine | {"seconds": 0} == other | {"seconds": 0}
-    plot_comparison(found, tmp_path / "figure.svg")
+    save_figure(plot_comparison(found), tmp_path / "figure.svg")
     assert "uniform" in (tmp_path / "figure.svg").read_text()
 
 
@@ -90,7 +91,7 @@ def test_the_same_explorer_twice_under_names_of_ones_own(rows, tmp_path):
         assert [row["eps"] for row in part] == [row["eps"] for row in mine]
     assert list(medians(both, "eps")) == ["a", "uniform"]
     marked = {"algorithm": "chen2022", "marks": label("chen2022")[len("chen2022") :]}
-    plot_comparison([row | marked for row in both[:4]], tmp_path / "figure.svg")
+    save_figure(plot_comparison([row | marked for row in both[:4]]), tmp_path / "figure.svg")
     assert "a (reconstruction)" in (tmp_path / "figure.svg").read_text()
     with pytest.raises(UnknownNameError, match="no option 'scal'; did you mean 'scale'"):
         compare_in_processes("river-swim", {}, {"a": {"name": "ucrl-rfe", "scal": 1}}, episodes=1)
@@ -103,3 +104,96 @@ def test_what_was_exchanged_inside_an_algorithm_is_shown_as_it_was_chosen():
     explorers = {"rflin": {}, "slow": {"name": "rflin", "regmin": "force"}}
     rows = compare(random_linear(), explorers, episodes=3, seeds=1, checkpoints=[3])
     assert set(medians(rows, "eps")) == {"rflin (regmin lsvi-ucb)", "slow (regmin force)"}
+
+
+class Stumbles(hf.PythonExplorer):
+    """Fails in its third episode."""
+
+    def choose(self, rng, model, state, evidence):
+        if evidence.episodes == 2:
+            raise ZeroDivisionError("in the third episode")
+        return np.zeros(model.space.num_states, int)
+
+
+def test_every_explorer_sees_the_problem_as_what_it_learns():
+    problem = hf.make("river-swim", states=3, horizon=4)
+    explorers = {
+        "optimal-design": {},
+        "rf-ucrl": {},
+        "wang2020": {},
+        "table": {"name": "uniform", "seen_as": "table"},
+        "mu": {"name": "lsvi-rfe", "seen_as": problem.as_linear().model.phi},
+        "own": {"name": "uniform"},
+    }
+    result = hf.compare(problem, explorers, episodes=6, seeds=2, checkpoints=[6])
+    assert list(result.medians("eps")) == [
+        "optimal-design",
+        "rf-ucrl (as a table)",
+        "wang2020 (reconstruction, as a linear MDP, one-hot)",
+        "table (as a table)",
+        "mu (reconstruction, as a linear MDP, 6 features)",
+        "own",
+    ]
+    views = {"rf-ucrl": problem.as_tabular(), "wang2020": problem.as_linear()}
+    for name, view in views.items():
+        alone = hf.compare(view, [name], episodes=6, seeds=2, checkpoints=[6])
+        mine = [row for row in result if row["explorer"] == name]
+        assert [row["eps"] for row in mine] == [row["eps"] for row in alone]
+        assert [row["gap"] for row in mine] == [row["gap"] for row in alone]
+
+
+def test_what_cannot_be_seen_as_a_mixture_is_refused_before_the_first_episode(monkeypatch):
+    table = hf.make("river-swim", states=3, horizon=4).as_tabular()
+    explored = []
+    monkeypatch.setattr(comparing, "run_job", lambda *_: explored.append(1))
+    with pytest.raises(OptionError, match="learns a MixtureModel"):
+        hf.compare(table, ["uniform", "optimal-design"], episodes=3)
+    with pytest.raises(OptionError, match="checkpoint is 9"):
+        hf.compare(table, ["uniform"], episodes=3, checkpoints=[9])
+    with pytest.raises(OptionError, match="seen_as"):
+        hf.compare(table, {"a": {"name": "uniform", "seen_as": "tabel"}}, episodes=3)
+    assert not explored
+
+
+def test_finished_work_is_kept_when_an_explorer_fails():
+    problem = hf.make("river-swim", states=3, horizon=4)
+    settings = {"episodes": 6, "seeds": 1, "checkpoints": [6]}
+    result = hf.compare(problem, {"bad": Stumbles(), "uniform": {}}, **settings)
+    assert {row["explorer"] for row in result} == {"uniform"}
+    assert "in the third episode" in result.failed["bad"]
+    assert "failed: bad" in repr(result)
+    with pytest.raises(ZeroDivisionError):
+        hf.compare(problem, [Stumbles()], **settings)
+
+
+def test_a_worker_that_dies_loses_only_its_explorer(tmp_path):
+    """In processes: the label and rows of those that end, an error text of those that fail."""
+    parts = dict(
+        compare_in_processes(
+            "river-swim",
+            {"states": 3, "horizon": 4},
+            {"bad": {"name": "tests.batch.test_compare:Stumbles"}, "uniform": {}},
+            episodes=6,
+            seeds=1,
+            checkpoints=[6],
+            workers=1,
+        )
+    )
+    assert "in the third episode" in parts["bad"]
+    assert [row["explorer"] for row in parts["uniform"]] == ["uniform"]
+
+
+def test_a_comparison_is_short_at_a_prompt_and_a_picture_in_a_notebook(rows):
+    found = rows[1]
+    assert len(repr(found).splitlines()) <= 25
+    assert "<img" in found._repr_html_()
+    many = [row | {"explorer": f"{i}", "algorithm": "uniform"} for i in range(40) for row in found]
+    assert len(repr(comparing.ExplorerComparison("x", tuple(many), {})).splitlines()) <= 25
+    assert list(found.to_pandas()["episodes"])[:2] == [4, 16]
+
+
+def test_progress_names_explorer_seeds_and_remaining_time(rows, capsys):
+    hf.compare(rows[0], ["uniform", "goal-cycling"], episodes=4, seeds=2, checkpoints=[4], progress=True)
+    err = capsys.readouterr().err
+    assert "0 of 2 explorers done; uniform, seeds 0 to 1" in err
+    assert err.rstrip().endswith("2 of 2 explorers done")

@@ -133,7 +133,7 @@ def test_what_is_rounding_is_shown_as_no_loss(
     monkeypatch.setattr("horizonfree.report.page.facts_of_runs", lambda *_: {})
     monkeypatch.setattr("horizonfree.report.page.rows_of", lambda _: rows)
     assert shell.json("compare a")["runs"][0]["worst_true_gap"] == 0
-    parts = [[{"explorer": "uniform", "seed": 0, "episodes": 2, "eps": 1.0, "gap": gap}]]
+    parts = [("uniform", [{"explorer": "uniform", "seed": 0, "episodes": 2, "eps": 1.0, "gap": gap}])]
     monkeypatch.setattr("horizonfree.batch.compare.compare_in_processes", lambda *_, **__: parts)
     assert shell.json("compare --problem zoned-grid")["explorers"][0]["worst_true_gap"] == 0
 

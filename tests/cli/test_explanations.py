@@ -139,7 +139,11 @@ def examples(name: str) -> list[str]:
 @pytest.fixture
 def _no_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A comparison's explorers in this process, which batch/test_compare.py compares with processes of their own."""
-    monkeypatch.setattr(comparing, "_run_tasks", lambda tasks, _: map(comparing._run_task, tasks))
+
+    def in_process(tasks, *_):
+        return ((label, comparing._run_task(task)) for label, task in tasks.items())
+
+    monkeypatch.setattr(comparing, "_in_processes", in_process)
 
 
 @pytest.mark.usefixtures("_no_workers")

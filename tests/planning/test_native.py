@@ -51,6 +51,23 @@ def test_plans_are_those_of_the_definition(monkeypatch, size, num_rewards, proce
                 np.testing.assert_allclose(found.V, V, **TIGHT)
 
 
+@pytest.mark.skipif(native._functions() is None, reason="there was no compiler")
+@pytest.mark.parametrize("S", [1, 2, 16, 37])
+def test_every_length_of_rows_and_number_of_actions(S):
+    """Loops are unrolled for two to four actions and for up to four successors, and end in remainders."""
+    rng = np.random.default_rng(S)
+    for A, n, H in itertools.product(range(1, 7), range(1, 10), [1, 3]):
+        kernel = Kernel(
+            rng.integers(S, size=(S, A, n), dtype=np.int32), rng.dirichlet(np.ones(n), size=(S, A)), False
+        )
+        rewards = rng.integers(3, size=(native.LANES + 1, H, S, A)) / 2
+        for form in (kernel, from_table(kernel.dense())):
+            policies, V = zip(*(induction.best_policy(form, reward) for reward in rewards))
+            for i, solution in [(slice(None), optimal(form, rewards)), (0, optimal(form, rewards[0]))]:
+                np.testing.assert_allclose(solution.V, np.stack(V)[i], **TIGHT)
+                np.testing.assert_array_equal(solution.policy, np.stack(policies)[i])
+
+
 @pytest.mark.parametrize("is_dense", [True, False])
 @pytest.mark.parametrize("num_rewards", [None, 3, native.LANES + 3])
 @pytest.mark.usefixtures("without_compiler")

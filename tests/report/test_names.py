@@ -11,11 +11,12 @@ from xml.etree import ElementTree
 import pytest
 
 from horizonfree import report
+from horizonfree._plots import display_text, save_figure
+from horizonfree.batch.compare import plot_comparison
 from horizonfree.explorers.registry import EXPLORERS
 from horizonfree.report import draw, page, theme
-from horizonfree.report.draw import Picture, pictures, plot_comparison, write_pictures
+from horizonfree.report.draw import Picture, pictures, write_pictures
 from horizonfree.report.facts import Facts, compute_facts
-from horizonfree.report.theme import display_text
 from horizonfree.runs.run import Run
 
 from .reading import stands_alone
@@ -171,7 +172,7 @@ def test_a_contest_shows_every_explorer(
         for k in (1, 2)
     ]
     path = tmp_path / f"figure.{kind}"
-    plot_comparison(rows, path)
+    save_figure(plot_comparison(rows), path)
     if kind == "svg":
         assert {"optimal-design", letters(name)} <= drawn(path.read_text(encoding="utf-8"))
 

@@ -41,7 +41,7 @@ def test_the_schedule_of_rflin_with_literal_constants(sizes, beta, epochs, first
 
 
 def test_the_lengths_of_rflin_are_at_least_those_that_cover():
-    """The third term alone, as in the text: 1.6e17 episodes in all for d = 8, H = 10."""
+    """The third term alone for d = 8, H = 10: 1.6e17 episodes with K_max = 1e6, 6.0e17 with that of the schedule."""
     eps, delta, d, H = 0.1, 0.05, 8, 10
     found = theory.rflin_schedule(eps, delta, d, H, K_max=1e6)
     cover = [2.0**i * 24 * d / g * math.log(48 * 2.0**i * d / g) for i, g in enumerate(found.gamma_sq, 1)]
@@ -50,6 +50,9 @@ def test_the_lengths_of_rflin_are_at_least_those_that_cover():
     assert theory.rflin_schedule(1.0, 0.1, 2, 2, K_max=1e6).lengths[0] == pytest.approx(8.6e12, rel=5e-3)
     own = theory.rflin_schedule(eps, delta, d, H)
     total = theory.rflin_episodes(own, H)
+    alone = [2.0**i * 24 * d / g * math.log(48 * 2.0**i * d / g) for i, g in enumerate(own.gamma_sq, 1)]
+    assert H * sum(alone) == pytest.approx(6.0e17, rel=0.01)
+    assert total == pytest.approx(2.1e24, rel=0.02)
     again = theory.rflin_schedule(eps, delta, d, H, K_max=total)
     assert theory.rflin_episodes(again, H) == pytest.approx(total, rel=1e-6)
 

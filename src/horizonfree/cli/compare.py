@@ -1,8 +1,9 @@
 """`horizonfree compare`: stored runs, or exploration algorithms on one problem."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,6 +26,10 @@ from horizonfree.cli._shared import (
 )
 from horizonfree.errors import OptionError, RunError
 
+if TYPE_CHECKING:
+    from horizonfree import Problem
+    from horizonfree.batch.compare import ExplorerComparison
+
 MIN_WIDTH = 90  # terminal columns for one table of runs
 
 
@@ -37,7 +42,8 @@ def compare(
     explorer: Annotated[
         list[str] | None,
         typer.Option(
-            help="With --problem: a name, or 'mine=NAME option=value'.  [default: all but reconstructions]"
+            help="With --problem: a name, module:Class, or 'mine=NAME option=value'.  "
+            "[default: those of its model class]"
         ),
     ] = None,
     episodes: Annotated[int | None, int_option("With --problem: number of episodes.  [default: 300]")] = None,
@@ -59,6 +65,8 @@ def compare(
         horizonfree compare --problem zoned-grid --episodes 300 --seeds 10 --out comparison
 
         horizonfree compare --problem zoned-grid --explorer ucrl-rfe --explorer 'half=ucrl-rfe scale=0.5'
+
+        horizonfree compare --problem zoned-grid --explorer hf-ucrl-rfe++ --explorer rf-ucrl --out all.pdf
     """
     settings = {
         "param": param,
@@ -144,31 +152,37 @@ def _compare_explorers(
     workers: int = 2,
     delta: float,
 ) -> None:
-    """Compare algorithms on one problem: medians over seeds, rows and a figure in a folder."""
+    """Compare algorithms on one problem: medians over seeds, rows and a figure. Finished explorers are kept."""
     from horizonfree import make
-    from horizonfree.batch.compare import compare_in_processes, medians
+    from horizonfree.batch.compare import compare_in_processes, without_rounding
     from horizonfree.cli._shared import parse_explorers, parse_values
-    from horizonfree.explorers.registry import explorers as listed_explorers
 
-    parameters, names = parse_values(param, "--param"), parse_explorers(explorer) or list(listed_explorers())
-    make(problem, **parameters)
-    parts = compare_in_processes(
-        problem, parameters, names, workers=workers, episodes=episodes, seeds=seeds, delta=delta
-    )
+    parameters, names = parse_values(param, "--param"), parse_explorers(explorer)
+    built = make(problem, **parameters)
+    names = names or _of_its_class(built)
+    settings: dict[str, Any] = {"workers": workers, "episodes": episodes, "seeds": seeds, "delta": delta}
+    parts = compare_in_processes(problem, parameters, names, progress=None if json else True, **settings)
     if out is not None:
-        check_extra("report", "the figure of a comparison")
-        if (out / "run.json").exists():
-            raise OptionError(f"{out} holds a run; choose another folder")
-        make_output_folder(out)
-    with spinner("exploring"):
-        rows = [row for part in parts for row in part]
-    if out is not None:
-        _write_comparison(rows, out)
-    eps, gap = medians(rows, "eps"), medians(rows, "gap")
+        _check_out(out)
+    finished: dict[str, list[dict[str, Any]]] = {}
+    failed: dict[str, str] = {}
+    for label, part in parts:
+        if isinstance(part, str):
+            failed[label] = part
+            print(f"{label} failed: {part}", file=sys.stderr)
+            continue
+        finished[label] = part
+        if out is not None:
+            _write_comparison(_ordered(built.name, names, finished, failed), out)
+    if not finished:
+        raise RunError(f"every explorer failed: {next(iter(failed.values()))}")
+    result = _ordered(built.name, names, finished, failed)
+    rows = list(result)
+    eps, gap = result.medians("eps"), result.medians("gap")
     last = max(row["episodes"] for row in rows)
     order = sorted(eps, key=lambda name: eps[name][last])
     results: list[dict[str, Any]] = [
-        {"explorer": x, "certified_gap": eps[x][last], "worst_true_gap": round_loss(gap[x][last])}
+        {"explorer": x, "certified_gap": eps[x][last], "worst_true_gap": without_rounding(gap[x][last])}
         for x in order
     ]
 
@@ -179,21 +193,56 @@ def _compare_explorers(
             table("explorer", "certified suboptimality", "true, worst goal", rows=cells, title=title)
         )
         if out is not None:
-            print_line("\nrows and figure: {out}", out=out)
+            what = "figure" if out.suffix else "rows and figure"
+            print_line("\n{what}: {out}", what=what, out=out)
 
-    output({"explorers": results, "rows": rows}, json, show)
+    output({"explorers": results, "rows": rows, "failed": failed}, json, show)
+    if failed:
+        raise typer.Exit(1)
 
 
-def _write_comparison(rows: Sequence[dict[str, Any]], out: Path) -> None:
-    """Write rows and a figure into a folder, atomically."""
+def _ordered(problem: str, names: Any, finished: Any, failed: dict[str, str]) -> "ExplorerComparison":
+    """The rows in the order in which the explorers were named."""
+    from horizonfree.batch.compare import ExplorerComparison
+
+    order = sorted(finished, key=list(names).index)
+    return ExplorerComparison(problem, tuple(row for label in order for row in finished[label]), failed)
+
+
+def _of_its_class(problem: "Problem") -> dict[str, dict[str, Any]]:
+    """The explorers that learn the model class of a problem, without reconstructions."""
+    from horizonfree.explorers.registry import EXPLORERS
+
+    own = (x for x, e in EXPLORERS.items() if isinstance(problem.model, e.explorer_type.learns))
+    return {name: {} for name in own if not EXPLORERS[name].is_reconstruction}
+
+
+def _check_out(out: Path) -> None:
+    """Errors for a place that cannot be written, before long work."""
+    from horizonfree._plots import check_suffix
+
+    check_extra("report", "the figure of a comparison")
+    if (out / "run.json").exists():
+        raise OptionError(f"{out} holds a run; choose another folder")
+    if out.suffix and not out.is_dir():
+        make_output_folder(check_suffix(out).parent)
+    else:
+        make_output_folder(out)
+
+
+def _write_comparison(result: Any, out: Path) -> None:
+    """Write a figure, or rows and a figure into a folder, each atomically."""
     import json
     from tempfile import TemporaryDirectory
 
-    from horizonfree.report.draw import plot_comparison
     from horizonfree.runs import files
 
+    is_folder = out.is_dir()
+    target = out / "figure.svg" if is_folder else out
     with TemporaryDirectory() as temporary:
-        figure = Path(temporary, "figure.svg")
-        plot_comparison(rows, figure)
-        files.replace_file(out / "rows.jsonl", "".join(json.dumps(row) + "\n" for row in rows).encode())
-        files.replace_file(out / "figure.svg", figure.read_bytes())
+        figure = Path(temporary, target.name)
+        result.save_figure(figure)
+        if is_folder:
+            lines = "".join(json.dumps(row) + "\n" for row in result)
+            files.replace_file(out / "rows.jsonl", lines.encode())
+        files.replace_file(target, figure.read_bytes())

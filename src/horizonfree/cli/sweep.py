@@ -17,6 +17,7 @@ from horizonfree.cli._shared import (
     int_option,
     output,
     print_line,
+    round_loss,
     shell_path,
     spinner,
     table,
@@ -46,6 +47,14 @@ def sweep(
         bool, typer.Option("--dry-run", help="Only estimate the number of tasks, time and memory.")
     ] = False,
     report: Annotated[bool, typer.Option("--report", help="Also write OUT/report.html.")] = False,
+    figure: Annotated[
+        Path | None,
+        typer.Option(help="Also write a figure of the first measure: .svg, .pdf or .png.", metavar="FILE"),
+    ] = None,
+    x: Annotated[
+        str,
+        typer.Option("--x", help="With --figure: `episodes`, or a parameter that varies, such as horizon."),
+    ] = "episodes",
     json: JsonOption = False,
 ) -> None:
     """Run a grid of problems, explorers and seeds from a file; it can be stopped and resumed.
@@ -58,6 +67,8 @@ def sweep(
 
         horizonfree sweep sweep.toml --workers 2 --report
 
+        horizonfree sweep sweep.toml --figure eps.pdf --x horizon
+
         horizonfree sweep sweep.toml --on dask=tcp://10.0.0.1:8786 --out sweeps/big
     """
     is_folder = file.is_dir()
@@ -67,14 +78,22 @@ def sweep(
     source = None if is_folder else file
     if dry_run:
         return _print_estimate(source, folder, workers, json)
-    if report:
-        check_extra("report", "reports of sweeps")
+    if report or figure is not None:
+        check_extra("report", "reports and figures of sweeps")
+    if figure is not None:
+        from horizonfree._plots import check_suffix
+
+        check_suffix(figure)
     with _resume_hint(file, out):
         from horizonfree.sweeps.sweep import sweep as run
 
         print(f"{file}, on {on}, into {folder}", file=sys.stderr)
         result = run(source, folder, on=on, workers=workers, progress=True)
     page = _page(result, folder) if report else None
+    if figure is not None:
+        from horizonfree._plots import save_figure
+
+        save_figure(result.plot(result.spec.measure[0], x=x), figure)
     _print_results(result, folder, page, json)
     if result.failed:
         raise typer.Exit(1)
@@ -89,7 +108,6 @@ def _page(result: "Sweep", folder: Path) -> Path:
 
 def _print_results(result: "Sweep", folder: Path, page: Path | None, json: bool) -> None:
     """Medians at the last checkpoint, failures, and the folder of the rows."""
-    from horizonfree.explorers.registry import setting_label
     from horizonfree.sweeps.results import curves
 
     measures = [*result.spec.measure, *result.spec.records]
@@ -98,7 +116,7 @@ def _print_results(result: "Sweep", folder: Path, page: Path | None, json: bool)
         by_measure = {name: curves(result, name, problem) for name in measures}
         for explorer in result.spec.explorers:
             last = {
-                name: float(x[explorer].median[-1]) if explorer in x else None
+                name: _shown(name, float(x[explorer].median[-1])) if explorer in x else None
                 for name, x in by_measure.items()
             }
             rows.append({"problem": problem, "explorer": explorer, **last})
@@ -112,8 +130,7 @@ def _print_results(result: "Sweep", folder: Path, page: Path | None, json: bool)
 
     def show() -> None:
         title = f"medians of the seeds after {result.spec.checkpoints[-1]:,} episodes"
-        names = {name: setting_label(name, entry) for name, entry in result.spec.explorers.items()}
-        cells = [(row["problem"], names[row["explorer"]], *[*row.values()][2:]) for row in rows]
+        cells = [(row["problem"], _label(result, row), *[*row.values()][2:]) for row in rows]
         console.print(table("problem", "explorer", *measures, rows=cells, title=title))
         print_line("\n{count:,} rows in {folder}", count=len(result), folder=shell_path(folder.absolute()))
         if page is not None:
@@ -124,6 +141,21 @@ def _print_results(result: "Sweep", folder: Path, page: Path | None, json: bool)
                 print_line("  {task}: {error}", task=task, error=error)
 
     output(value, json, show)
+
+
+def _label(result: "Sweep", row: dict[str, Any]) -> str:
+    """The label of a setting, which says how the explorer sees the problem."""
+    from horizonfree.explorers.registry import setting_label
+    from horizonfree.sweeps.tasks import build_problem, explorer_view
+
+    entry = result.spec.explorers[row["explorer"]]
+    _, view = explorer_view(build_problem(result.spec.problems[row["problem"]]), entry)
+    return setting_label(row["explorer"], entry) + (f" ({view})" if view else "")
+
+
+def _shown(measure: str, value: float) -> float:
+    """True suboptimality without rounding errors."""
+    return round_loss(value) if measure in ("gap", "own_gap") else value
 
 
 def _print_estimate(source: Path | None, folder: Path, workers: int | None, json: bool) -> None:

@@ -206,13 +206,13 @@ def setting_label(name: str, entry: Mapping[str, Any]) -> str:
     return algorithm if name == entry["name"] else f"{name}: {algorithm}"
 
 
-def display_marks(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """The text behind a name in tables: that it is a reconstruction, and the values of its marked options."""
-    entry = EXPLORERS.get(current_name(name))
-    if entry is None:
-        return ""
-    words = ["reconstruction"] if entry.is_reconstruction else []
-    words += [f"{x} {options[x] if x in options else entry.options[x]}" for x in entry.marks]
+def display_marks(name: str, options: Mapping[str, Any] = MappingProxyType({}), view: str = "") -> str:
+    """The text behind a name in tables: a reconstruction, values of marked options, how it sees the problem."""
+    entry, words = EXPLORERS.get(current_name(name)), list[str]()
+    if entry is not None:
+        words += ["reconstruction"] if entry.is_reconstruction else []
+        words += [f"{x} {options[x] if x in options else entry.options[x]}" for x in entry.marks]
+    words += [view] if view else []
     return f" ({', '.join(words)})" if words else ""
 
 

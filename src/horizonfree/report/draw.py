@@ -2,27 +2,23 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import cycle
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree._extras import needs_extra
+from horizonfree._plots import display_text, set_ticks, thin_ticks
 from horizonfree._validation import check_choice
-from horizonfree.explorers.registry import find_entry
 from horizonfree.problems.problem import Problem
 from horizonfree.report import theme
 from horizonfree.report.facts import Example, Facts, Moment, compute_facts, is_wide, marked_starts
-from horizonfree.report.theme import ACCENT, CELL, INK, MUTED, ON_COLOR, WARM, colormap, display_text
+from horizonfree.report.theme import ACCENT, CELL, INK, MUTED, ON_COLOR, WARM, colormap
 from horizonfree.runs.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from horizonfree.batch.compare import Row
 
 FORMATS = ("svg", "png")
 
@@ -336,59 +332,3 @@ def _mark(ax: Any, columns: int) -> float:
 def _height(problem: Problem, width: float) -> float:
     columns, lines = np.asarray(problem.layout["cells"]).max(axis=0) + 1
     return float(np.clip(width * lines / columns, 0.7, 12))
-
-
-def thin_ticks(ticks: list[int]) -> list[int]:
-    """Ticks of a logarithmic axis whose labels do not overlap."""
-    result: list[int] = []
-    for k in reversed(ticks):
-        if not result or result[-1] >= k * max(1.25, (ticks[-1] / ticks[0]) ** 0.12):
-            result.append(k)
-    return result[::-1]
-
-
-def set_ticks(axis: Any, ticks: Sequence[float]) -> None:
-    """Ticks at these numbers, without exponents."""
-    axis.set_ticks(ticks, [f"{x:,}" if x >= 1 else f"{x:.6f}".rstrip("0").rstrip(".") for x in ticks])
-    axis.set_ticks([], minor=True)
-
-
-# The figure of a comparison of algorithms: true and certified suboptimality against episodes.
-
-
-CURVES = {"gap": "true suboptimality, worst goal", "eps": "certified suboptimality, every reward"}
-BASELINES = ("uniform", "goal-cycling")
-
-
-def plot_comparison(rows: "Sequence[Row]", path: str | PathLike[str]) -> None:
-    """Medians over the seeds. Dashed: algorithms that explore for one reward; dotted: baselines."""
-    with needs_extra("report", "reports and figures"):
-        import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    from horizonfree.batch.compare import algorithm_name, explorer_label, medians  # imports JAX
-
-    names = {explorer_label(row): algorithm_name(row) for row in rows}
-    colours = dict(zip(names, cycle(plt.get_cmap("tab10").colors)))  # type: ignore[attr-defined]  # a listed colour map
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", sharex=True)
-    for axis, (curve, title) in zip(axes, CURVES.items()):
-        values = medians(rows, curve)
-        for name, algorithm in names.items():
-            by_k = values[name]
-            style = (
-                ":" if algorithm in BASELINES else "--" if "reward" in find_entry(algorithm).options else "-"
-            )
-            look = {"color": colours[name], "label": display_text(name), "linewidth": 1.6}
-            axis.plot(list(by_k), list(by_k.values()), style, **look)
-        axis.set_title(title, fontsize=10)
-        axis.set_xlabel("episodes")
-        axis.grid(alpha=0.25, linewidth=0.5)
-        axis.spines[["top", "right"]].set_visible(False)
-    if any(row["gap"] > 0 for row in rows):
-        axes[0].set_yscale("log")
-    axes[0].set_ylabel("suboptimality, of a total of 1")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center", fontsize=8, frameon=False)
-    figure.savefig(path, facecolor="white", metadata={"Date": None})
-    plt.close(figure)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from horizonfree._plots import display_text, set_ticks, thin_ticks
 from horizonfree.explorers.registry import setting_label
 from horizonfree.report import draw, theme
 from horizonfree.report.page import environment, write_text
@@ -100,9 +101,7 @@ def figure_of(by_setting: dict[str, Curve], looks: dict[str, Look], title: str) 
         band.set_gid(f"is-setting-{i}")
     _scale(ax, np.concatenate([(x.median, x.low) for x in by_setting.values()], axis=1))
     ax.set_xscale("log")
-    draw.set_ticks(
-        ax.xaxis, draw.thin_ticks(sorted({int(k) for x in by_setting.values() for k in x.episodes}))
-    )
+    set_ticks(ax.xaxis, thin_ticks(sorted({int(k) for x in by_setting.values() for k in x.episodes})))
     ax.set(title=title, xlabel="episodes")
     return fig
 
@@ -127,7 +126,7 @@ def _part(result: Sweep, place: str, measure: str, looks: dict[str, Look]) -> Pa
     meaning = MEASURES.get(measure, "record of the explorer")
     with theme.style():
         alt = f"{measure} against episodes"
-        svg = theme.to_svg(figure_of(drawn, looks, theme.display_text(measure)), alt)
+        svg = theme.to_svg(figure_of(drawn, looks, display_text(measure)), alt)
         figure = theme.inline_svg(svg, alt)
     episodes = sorted({int(k) for x in drawn.values() for k in x.episodes})
     return Part(measure, meaning, figure, episodes, drawn, measure in result.spec.slopes)

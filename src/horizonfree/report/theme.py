@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from horizonfree._extras import needs_extra
+from horizonfree._plots import CONTROL
 
 if TYPE_CHECKING:
     from matplotlib.colors import ListedColormap
@@ -27,7 +28,6 @@ WARM = "#b6541a"
 ON_COLOR = "#fdfefe"  # marks on a dark cell
 DPI = 160  # of a picture
 LEVELS = 33  # shades between CELL and a full colour
-_CONTROL = re.compile(r"[\0-\x1f\x7f-\x9f\ufffe\uffff]")
 
 VARIABLES = {
     INK: "--ink",
@@ -89,16 +89,6 @@ def colormap(color: str) -> "ListedColormap":
     return ListedColormap([shade(color, level) for level in range(LEVELS)])
 
 
-def display_text(text: str) -> str:
-    """A name for Matplotlib without special characters.
-
-    A dollar sign would begin a formula, a leading underscore hides a line in the legend, and SVG files with lone
-    surrogates or control characters cannot be opened.
-    """
-    safe = _CONTROL.sub("?", text.encode("utf-8", "replace").decode()).replace("$", r"\$")
-    return f"\u200b{safe}" if safe.startswith("_") else safe or " "
-
-
 def inline_svg(svg: str, alt: str) -> str:
     """A figure as an SVG element for a page: colours as variables, unique ids, no declarations.
 
@@ -109,7 +99,7 @@ def inline_svg(svg: str, alt: str) -> str:
     text = re.sub(r' id="([\w.-]+)"', lambda match: match[0] if match[1] in used else "", text)
     text = re.sub(r' (?:width|height)="[\d.]+pt"', "", text, count=2)
     text = re.sub(r"#[0-9a-f]{6}\b", lambda match: _CSS.get(match[0], match[0]), text)
-    label = escape(_CONTROL.sub("?", alt))
+    label = escape(CONTROL.sub("?", alt))
     return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
 
 

@@ -12,6 +12,7 @@ from horizonfree.guarantees.certificate import round_up
 from horizonfree.runs.until import MAX_EPISODES, StopRule
 
 LINE_SECONDS = 5.0  # between two plain lines
+LIVE_SECONDS = 0.5  # between two texts of a line that is redrawn
 FORMATS: dict[str, Callable[[Any], str]] = {
     "V_hat": "V_hat {:.3f}".format,
     "information": "information {:.3g}".format,
@@ -24,10 +25,10 @@ Meter = Callable[[int, Mapping[str, np.ndarray], float | None], None]
 def progress_meter(first: int, until: StopRule, wanted: bool | None) -> Iterator[Meter]:
     """A function of (episodes so far, records of the last block, certified bound where one was computed).
 
-    wanted: None shows progress on a terminal only.
+    wanted: None shows progress on a terminal and in a notebook.
     """
     is_terminal = sys.stderr.isatty()
-    if not (is_terminal if wanted is None else wanted):
+    if not is_wanted(wanted):
         yield lambda episode, rows, eps: None
     elif is_terminal:
         with _live(first, until) as show:
@@ -36,14 +37,84 @@ def progress_meter(first: int, until: StopRule, wanted: bool | None) -> Iterator
         yield _plain(first, until)
 
 
+def is_notebook() -> bool:
+    """Whether standard error is the output of a notebook's cell."""
+    return type(sys.stderr).__module__.partition(".")[0] == "ipykernel"
+
+
+def is_wanted(progress: bool | None) -> bool:
+    """Whether progress is shown; by default on a terminal and in a notebook."""
+    return (sys.stderr.isatty() or is_notebook()) if progress is None else bool(progress)
+
+
+class Lines:
+    """Text on standard error: redrawn in place on a terminal and in a notebook, else a line now and then."""
+
+    def __init__(self) -> None:
+        self._in_place = sys.stderr.isatty() or is_notebook()
+        self._last, self._width = -LINE_SECONDS, 0
+
+    def show(self, text: str, *, is_last: bool = False) -> None:
+        """Show a text, unless one was shown a moment ago."""
+        now = time.perf_counter()
+        if not is_last and now - self._last < (LIVE_SECONDS if self._in_place else LINE_SECONDS):
+            return
+        self._last = now
+        self.write(text, is_last=is_last)
+
+    def write(self, text: str, *, is_last: bool = False) -> None:
+        """Show a text."""
+        end = "\n" if is_last or not self._in_place else ""
+        begin = "\r" if self._in_place else ""
+        print(f"{begin}{text:<{self._width}}", end=end, file=sys.stderr, flush=True)
+        self._width = len(text) if self._in_place else 0
+
+
+@contextmanager
+def comparison_meter(
+    totals: Mapping[str, int], seeds: str, wanted: bool | None, workers: int = 1
+) -> Iterator[Callable[[str, int], None]]:
+    """A function of (label of an explorer, its episodes so far, of all seeds together), which shows the progress.
+
+    The remaining time is that of the explorers that have begun; others count as their mean.
+    """
+    if not is_wanted(wanted):
+        yield lambda label, done: None
+        return
+    lines, began, progress = Lines(), dict[str, float](), dict[str, int]()
+    finished: dict[str, float] = {}
+
+    def show(label: str, done: int) -> None:
+        now = time.perf_counter()
+        if len(finished) == len(totals):
+            return
+        began.setdefault(label, now)
+        progress[label] = max(done, progress.get(label, 0))
+        if progress[label] >= totals[label]:
+            finished.setdefault(label, now - began[label])
+        needed = dict(finished)
+        for x, k in progress.items():
+            if x not in finished and k:
+                needed[x] = (now - began[x]) * totals[x] / k
+        mean = float(np.mean(list(needed.values()))) if needed else 0.0
+        open_labels = [x for x in totals if x not in finished]
+        left = sum(needed.get(x, mean) - (now - began[x] if x in began else 0.0) for x in open_labels)
+        share = f"{len(finished)} of {len(totals)} explorers done"
+        at = f"{label}, {seeds}, {progress[label] / totals[label]:.0%} of the episodes"
+        about = f", about {max(left, 0.0) / workers:.0f} s left" if needed else ""
+        lines.show(f"{share}; {at}{about}" if open_labels else share, is_last=not open_labels)
+
+    yield show
+
+
 @contextmanager
 def counter(total: int, noun: str, wanted: bool | None) -> Iterator[Callable[[int], None]]:
     """A function of the number of items done; it shows nothing in the first LINE_SECONDS seconds.
 
     wanted: as for `progress_meter`.
     """
-    is_terminal = sys.stderr.isatty()
-    is_shown = is_terminal if wanted is None else wanted
+    is_terminal = sys.stderr.isatty() or is_notebook()
+    is_shown = is_wanted(wanted)
     start = last = time.perf_counter()
 
     def show(done: int) -> None:
@@ -103,6 +174,7 @@ def _live(first: int, until: StopRule) -> Iterator[Meter]:
 def _plain(first: int, until: StopRule) -> Meter:
     """A line every LINE_SECONDS seconds and one at the end."""
     start = last = time.perf_counter()
+    lines = Lines()
     shown_eps, end = None, _last(until)
     compiled: tuple[int, float] | None = None  # the episode and the time at which the first block was done
 
@@ -115,7 +187,7 @@ def _plain(first: int, until: StopRule) -> Meter:
         now = time.perf_counter()
         compiled = compiled or (episode, now)
         is_over = until.is_reached(episode, eps)
-        if now - last < LINE_SECONDS and not is_over:
+        if now - last < (LIVE_SECONDS if is_notebook() else LINE_SECONDS) and not is_over:
             return
         last = now
         of_end = "" if end is None else f" of {end}"
@@ -123,7 +195,7 @@ def _plain(first: int, until: StopRule) -> Meter:
         if end is not None and episode > compiled[0] and not is_over:
             left = (now - compiled[1]) / (episode - compiled[0]) * (end - episode)
             parts.append(f"about {left:.0f} s left")
-        print(", ".join(part for part in parts if part), file=sys.stderr, flush=True)
+        lines.write(", ".join(part for part in parts if part), is_last=is_over)
 
     return show
 

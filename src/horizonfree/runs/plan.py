@@ -126,6 +126,12 @@ class Plan(ReprMixin):
         }
         return data_frame(columns)
 
+    def plot(self, ax: Any = None) -> Any:
+        """Where the plan is, on Matplotlib axes: on a grid the share of time in each cell, else states by step."""
+        from horizonfree.runs.plots import plot_plan
+
+        return plot_plan(self, ax)
+
     def act(self, h: int, state: int | str) -> int:
         """The action at step h (from 0) in a state, by number or name; the most probable one of a stochastic policy."""
         H, S = self.policy.shape[:2]

@@ -42,6 +42,7 @@ from horizonfree.runs.plan import (
     run_table,
     start_distribution_of,
 )
+from horizonfree.runs.plots import plot_run
 from horizonfree.runs.reward_spec import RewardSpec, plan_or_evaluate
 from horizonfree.runs.risk import Risk, risk_of
 from horizonfree.runs.state import progress_of
@@ -422,6 +423,7 @@ class Run(ReprMixin):
         return self._restarts[key]
 
     seen_from = renamed("Run.seen_from", restart_from)
+    plot = plot_run
 
     def robustness(
         self, target: float = 0.1, *, reward: Any = None, delta: float = 0.05, shape: Any = 1.0
@@ -489,8 +491,9 @@ class Run(ReprMixin):
 
     def to_pandas(self) -> "pandas.DataFrame":
         """The records, one row for each episode, counted from 1."""
-        episodes = len(next(iter(self.records.values()), ()))
-        return data_frame({"episode": np.arange(1, episodes + 1), **self.records})
+        return data_frame(
+            {"episode": np.arange(len(next(iter(self.records.values()), ()))) + 1, **self.records}
+        )
 
     def _repr_table(self) -> ReprTable:
         return run_table(self)

@@ -77,9 +77,28 @@ class Sweep:
         columns = {name: x[mask] for name, x in self.columns.items()}
         return Sweep(self.folder, self.spec, columns, self.failed, self.missing)
 
-    def to_pandas(self) -> "pandas.DataFrame":
-        """The rows as a data frame; text is categorical."""
-        return data_frame(self.columns)
+    def to_pandas(self, *, named_axes: bool = False) -> "pandas.DataFrame":
+        """The rows as a data frame; text is categorical.
+
+        named_axes: the measures alone, with problem, explorer, seed and episodes as a named index.
+        """
+        if not named_axes:
+            return data_frame(self.columns)
+        axes = ["problem", "explorer", "seed", "episodes"]
+        measures = [*self.spec.measure, *self.spec.records]
+        return data_frame({name: self.columns[name] for name in [*axes, *measures]}).set_index(axes)
+
+    def plot(
+        self, measure: str = "eps", *, x: str = "episodes", problem: str | None = None, ax: Any = None
+    ) -> Any:
+        """A measure on Matplotlib axes: medians and quartiles over the seeds, a line for each setting.
+
+        x: "episodes", or a parameter of the problems or option of the explorers that varies, such as "horizon"; then
+        the measure is that at the last checkpoint.
+        """
+        from horizonfree.sweeps.plot import plot_sweep
+
+        return plot_sweep(self, measure, x, problem, ax)
 
 
 def load_sweep(folder: str | PathLike[str]) -> Sweep:
