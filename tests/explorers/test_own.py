@@ -180,3 +180,26 @@ class Table(LeastTaken):
     """With an array as its option."""
 
     numbers: np.ndarray
+
+
+def test_a_sweep_lets_every_explorer_see_the_problem_as_what_it_learns(tmp_path):
+    source = {
+        "problems": {"river-swim": {"states": 3, "horizon": 4}},
+        "explorers": {"rf-ucrl": {}, "wang2020": {}, "table": {"name": "uniform", "seen_as": "table"}},
+        "episodes": 5,
+        "checkpoints": [5],
+        "seeds": 2,
+    }
+    result = hf.sweep(source, tmp_path / "s", workers=1, progress=False)
+    assert not result.failed
+    problem = hf.make("river-swim", states=3, horizon=4)
+    explorers = {"rf-ucrl": {}, "wang2020": {}, "table": {"name": "uniform", "seen_as": "table"}}
+    rows = hf.compare(problem, explorers, episodes=5, seeds=2, checkpoints=[5])
+    for name in explorers:
+        mine = result.where(explorer=name)["eps"].tolist()
+        assert mine == pytest.approx([row["eps"] for row in rows if row["explorer"] == name])
+    with pytest.raises(OptionError, match="learns a MixtureModel"):
+        hf.sweep(
+            source | {"problems": {"river-swim": {"seen_as": "tabular"}}, "explorers": {"ucrl-rfe": {}}},
+            tmp_path / "t",
+        )

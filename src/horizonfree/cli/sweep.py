@@ -108,7 +108,6 @@ def _page(result: "Sweep", folder: Path) -> Path:
 
 def _print_results(result: "Sweep", folder: Path, page: Path | None, json: bool) -> None:
     """Medians at the last checkpoint, failures, and the folder of the rows."""
-    from horizonfree.explorers.registry import setting_label
     from horizonfree.sweeps.results import curves
 
     measures = [*result.spec.measure, *result.spec.records]
@@ -131,8 +130,7 @@ def _print_results(result: "Sweep", folder: Path, page: Path | None, json: bool)
 
     def show() -> None:
         title = f"medians of the seeds after {result.spec.checkpoints[-1]:,} episodes"
-        names = {name: setting_label(name, entry) for name, entry in result.spec.explorers.items()}
-        cells = [(row["problem"], names[row["explorer"]], *[*row.values()][2:]) for row in rows]
+        cells = [(row["problem"], _label(result, row), *[*row.values()][2:]) for row in rows]
         console.print(table("problem", "explorer", *measures, rows=cells, title=title))
         print_line("\n{count:,} rows in {folder}", count=len(result), folder=shell_path(folder.absolute()))
         if page is not None:
@@ -143,6 +141,16 @@ def _print_results(result: "Sweep", folder: Path, page: Path | None, json: bool)
                 print_line("  {task}: {error}", task=task, error=error)
 
     output(value, json, show)
+
+
+def _label(result: "Sweep", row: dict[str, Any]) -> str:
+    """The label of a setting, which says how the explorer sees the problem."""
+    from horizonfree.explorers.registry import setting_label
+    from horizonfree.sweeps.tasks import build_problem, explorer_view
+
+    entry = result.spec.explorers[row["explorer"]]
+    _, view = explorer_view(build_problem(result.spec.problems[row["problem"]]), entry)
+    return setting_label(row["explorer"], entry) + (f" ({view})" if view else "")
 
 
 def _shown(measure: str, value: float) -> float:

@@ -111,7 +111,7 @@ def _claim(run: Run, delta: float) -> float:
 
 
 PROBLEM_KEYS = {"name": str, "vary": dict, "seen_as": str, "reward": dict}
-EXPLORER_KEYS = {"name": str, "vary": dict, "budget": int, "declared": bool}
+EXPLORER_KEYS = {"name": str, "vary": dict, "budget": int, "declared": bool, "seen_as": str}
 TYPE_NAMES = {dict: "a table", str: "text", int: "a whole number", bool: "true or false"}
 MISPLACED_OPTIONS = {
     "delta": "delta is that of the whole sweep: write it at the top of the file",

@@ -17,6 +17,7 @@ import numpy as np
 
 from horizonfree._validation import check_choice, suggestion
 from horizonfree._x64 import to_device, x64
+from horizonfree.batch.compare import view_of
 from horizonfree.batch.explore import Batch, explore_many
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers.base import Explorer
@@ -118,10 +119,9 @@ def check_spec(spec: Spec) -> None:
         arguments = {"budget": spec.episodes, "delta": spec.delta, "reward": reward}
         for label, explorer in spec.explorers.items():
             with error_context(f"explorers.{label} on problems.{problem_label}"):
+                seen, _ = explorer_view(problem, explorer)
                 name = current_name(explorer["name"])
-                settings.append(
-                    (problem, build_explorer(name, problem, explorer_options(explorer), arguments))
-                )
+                settings.append((seen, build_explorer(name, seen, explorer_options(explorer), arguments)))
     check_records(spec.records, settings)
 
 
@@ -169,8 +169,13 @@ def _build_problem(text: str) -> Problem:
     problem = make(table["name"], **{name: x for name, x in table.items() if name not in PROBLEM_KEYS})
     if "seen_as" not in table:
         return problem
-    check_choice(table["seen_as"], "seen_as", ("tabular",))
-    return problem.as_tabular()
+    check_choice(table["seen_as"], "seen_as", ("tabular", "linear"))
+    return problem.as_tabular() if table["seen_as"] == "tabular" else problem.as_linear()
+
+
+def explorer_view(problem: Problem, table: Mapping[str, Any]) -> tuple[Problem, str]:
+    """The problem as the explorer of a table sees it, as in `hf.compare`, and a text for its label."""
+    return view_of(problem, find_entry(table["name"]).explorer_type.learns, table.get("seen_as"))
 
 
 def explorer_options(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -213,7 +218,8 @@ def run_task(task: Task) -> dict[str, Any]:
 
 def _explore(task: Task) -> Batch:
     """The batch of a task, with curves at its checkpoints."""
-    problem, explorer = build_problem(task["world"]), task["who"]
+    explorer = task["who"]
+    problem, _ = explorer_view(build_problem(task["world"]), explorer)
     measures = RunMeasures(problem, task["measure"], task["rewards"], task["delta"], len(task["seeds"]))
     name = current_name(explorer["name"])
     needs_reward = "reward" in find_entry(name).options
