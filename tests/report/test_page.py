@@ -133,7 +133,7 @@ def test_both_charts_of_losses_have_one_scale(figures: Figures) -> None:
 
 
 def test_what_is_likely_is_called_not_proved(text: str, run: Run) -> None:
-    assert text.count(f"with posterior probability 0.95; {run.posterior().label}") == 3
+    assert text.count(f"with posterior probability 0.95; {run.posterior().label}") == 4
 
 
 def test_the_first_screen_repeats_the_certificate(text: str, run: Run) -> None:

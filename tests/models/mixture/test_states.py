@@ -19,7 +19,7 @@ def check(model, confidence, kind):
     """Each of the family, one by one and together; the plan alone is for all states and steps."""
     _, rewards = family(model, kind)
     assert isinstance(rewards, StateRewards)
-    together = list(tangent.bounds_of_states(confidence, rewards))
+    together = [confidence._with_direct(x) for x in tangent.bounds_of_states(confidence, rewards)]
     assert len(together) == len(rewards)
     for reward, found in zip(rewards, together):
         plan = named_allowed(model.space, best_plan(confidence.kernel, reward.table).policy)
