@@ -46,7 +46,8 @@ def new_axes(columns: int = 1, size: tuple[float, float] = (5.6, 3.8)) -> Any:
 
 def draw_bands(ax: Any, lines: Mapping[str, Mapping[Any, Any]], styles: Mapping[str, str]) -> None:
     """A line of medians and a band of quartiles for each label: x -> values over the seeds."""
-    from matplotlib import colormaps
+    with needs_extra("report", "figures"):
+        from matplotlib import colormaps
 
     colors = cycle(colormaps["tab10"].colors)  # type: ignore[attr-defined]  # a listed colour map
     for (label, by_x), color in zip(lines.items(), colors):
