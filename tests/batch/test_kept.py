@@ -72,7 +72,9 @@ def test_a_full_disk_leaves_every_file_whole(
         true(*given)
 
     shell = Shell(tmp_path, capsys, monkeypatch)
-    monkeypatch.setattr("horizonfree.batch.compare.compare_in_processes", lambda *_, **__: [[ROW]])
+    monkeypatch.setattr(
+        "horizonfree.batch.compare.compare_in_processes", lambda *_, **__: [("uniform", [ROW])]
+    )
     monkeypatch.setattr(os, name, fails)
     code, _, said = shell(LINE)
     assert code == 2

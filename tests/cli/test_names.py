@@ -26,3 +26,14 @@ def test_what_was_learnt_is_in_the_json_of_explore(shell: Shell) -> None:
     assert [x["name"] for x in found] == ["mean demand 1", "mean demand 4"]
     assert [x["estimate"] for x in found] == run.weights.tolist()
     assert [[x["low"], x["high"]] for x in found] == run.weight_intervals.tolist()
+
+
+def test_parameters_of_a_problem_are_completed():
+    from types import SimpleNamespace
+
+    from horizonfree.cli.explore import _parameters
+
+    context = SimpleNamespace(params={"problem": "river-swim"}, args=[])
+    assert "horizon=32" in _parameters(context, "")
+    assert _parameters(context, "hor") == ["horizon=32"]
+    assert _parameters(SimpleNamespace(params={}, args=["mine:shop"]), "") == []

@@ -193,7 +193,7 @@ def _compare_explorers(
             table("explorer", "certified suboptimality", "true, worst goal", rows=cells, title=title)
         )
         if out is not None:
-            what = "figure" if out.suffix else "rows and figure"
+            what = "figure" if _is_figure(out) else "rows and figure"
             print_line("\n{what}: {out}", what=what, out=out)
 
     output({"explorers": results, "rows": rows, "failed": failed}, json, show)
@@ -217,15 +217,20 @@ def _of_its_class(problem: "Problem") -> dict[str, dict[str, Any]]:
     return {name: {} for name in own if not EXPLORERS[name].is_reconstruction}
 
 
+def _is_figure(out: Path) -> bool:
+    """Whether `--out` names a figure; anything else is a folder."""
+    from horizonfree._plots import SUFFIXES
+
+    return out.suffix.lower() in SUFFIXES and not out.is_dir()
+
+
 def _check_out(out: Path) -> None:
     """Errors for a place that cannot be written, before long work."""
-    from horizonfree._plots import check_suffix
-
     check_extra("report", "the figure of a comparison")
     if (out / "run.json").exists():
         raise OptionError(f"{out} holds a run; choose another folder")
-    if out.suffix and not out.is_dir():
-        make_output_folder(check_suffix(out).parent)
+    if _is_figure(out):
+        make_output_folder(out.parent)
     else:
         make_output_folder(out)
 
@@ -237,7 +242,7 @@ def _write_comparison(result: Any, out: Path) -> None:
 
     from horizonfree.runs import files
 
-    is_folder = out.is_dir()
+    is_folder = not _is_figure(out)
     target = out / "figure.svg" if is_folder else out
     with TemporaryDirectory() as temporary:
         figure = Path(temporary, target.name)

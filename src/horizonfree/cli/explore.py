@@ -46,6 +46,17 @@ def _problem_names(incomplete: str) -> list[str]:
     return [name for name in problems() if name.startswith(incomplete)]
 
 
+def _parameters(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The parameters of the named problem, as name=default."""
+    from horizonfree.problems import problems
+
+    known = problems()
+    typed = [ctx.params.get("problem"), *ctx.args]  # an option without its value stops the parser
+    spec = next((known[x] for x in typed if x in known), None)
+    listed = [f"{x.name}={x.default}" for x in spec.parameters] if spec is not None else []
+    return [text for text in listed if text.startswith(incomplete)]
+
+
 def _explorer_names(incomplete: str) -> list[str]:
     from horizonfree.explorers.registry import EXPLORERS
 
@@ -92,7 +103,10 @@ def explore(
         typer.Option("--reachable", help="Only the states that episodes can reach: faster, the same plans."),
     ] = False,
     param: Annotated[
-        list[str] | None, typer.Option(help="A parameter of the problem, name=value; repeat for more.")
+        list[str] | None,
+        typer.Option(
+            help="A parameter of the problem, name=value; repeat for more.", autocompletion=_parameters
+        ),
     ] = None,
     opt: Annotated[
         list[str] | None, typer.Option(help="An option of the explorer, name=value; repeat for more.")
