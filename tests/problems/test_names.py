@@ -33,6 +33,9 @@ def test_names_are_those_that_were_given() -> None:
         "action 0",
         "weight 1",
     )
+    assert [plain.state_number(plain.state_name(s)) for s in range(3)] == [0, 1, 2]  # what tables print
+    with pytest.raises(HorizonfreeError, match="there is no state '3'; states are 0 to 2"):
+        plain.state_number("state 3")
 
 
 def test_rewards_take_states_by_name() -> None:

@@ -69,12 +69,13 @@ def name_of(layout: Mapping[str, Any], kind: str, index: int) -> str:
 
 
 def number_of(layout: Mapping[str, Any], kind: str, value: Any, size: int) -> int:
-    """The number of a state, action or weight from its name or number."""
+    """The number of a state, action or weight from its name, its number, or what `name_of` calls it: "state 3"."""
     names = [str(x) for x in layout.get(kind) or ()]
     if not isinstance(value, str):
         return check_int(value, KINDS[kind], 0, size - 1, f"a {KINDS[kind]}, 0 to {size - 1}", ShapeError)
     if value in names:
         return names.index(value)
+    value = value.removeprefix(f"{KINDS[kind]} ")
     is_number = value.isascii() and value.isdigit()
     if kind == "states" and STATE_IDS in layout and is_number:
         places = np.flatnonzero(layout[STATE_IDS].astype(str) == value)
