@@ -182,7 +182,7 @@ def test_a_tuple_that_is_no_cell_is_refused_in_words() -> None:
         for ask in (problem.state_number, partial(hf.goal, problem), partial(hf.reach, problem)):
             with pytest.raises(HorizonfreeError, match=words):
                 ask(value)
-        with pytest.raises(HorizonfreeError, match="start: .*" + words):
+        with pytest.raises(HorizonfreeError, match="start is .*; it must be a state, .*" + words):
             problem.with_start(value)
     with pytest.raises(HorizonfreeError, match="has 2 states: 1, 2; give one of them"):
         shared.state_number((1, 0))
@@ -199,7 +199,10 @@ def test_a_start_has_a_name_in_constructors_too() -> None:
     np.testing.assert_allclose(
         harbour(start=(0.5, 0.25, 0.25)).start, [0.5, 0.25, 0.25]
     )  # a tuple of S numbers
-    with pytest.raises(HorizonfreeError, match="start: there is no state 'see'; did you mean 'sea'"):
+    with pytest.raises(
+        HorizonfreeError,
+        match=r"start is 'see'; it must be a state.*: there is no state 'see'; did you mean 'sea'",
+    ):
         harbour(start="see")
     lake = from_gymnasium("FrozenLake-v1", horizon=5, start=(1, 2))
     assert lake.start == 9

@@ -150,16 +150,20 @@ def with_names(layout: Any, states: Any) -> dict[str, Any]:
     return entries if states is None else entries | {"states": [str(x) for x in np.ravel(states)]}
 
 
-def start_of(layout: Mapping[str, Any], start: Any, size: int) -> Any:
+def start_of(layout: Mapping[str, Any], start: Any, size: int, unknown: str | None = None) -> Any:
     """The number of a start that is a name or a cell; a number, a distribution and None as they are.
 
-    A tuple with a number for every state is a distribution.
+    A tuple with a number for every state is a distribution. unknown: a text that is returned as it is.
     """
+    if isinstance(start, str) and start == unknown:
+        return start
     if isinstance(start, str) or (isinstance(start, tuple) and len(start) != size):
         try:
             return number_of(layout, "states", start, size)
         except (ShapeError, UnknownNameError) as error:
-            raise type(error)(f"start: {error}") from None
+            what = "a state, by number, name or cell, or a distribution over states"
+            what += "" if unknown is None else f", or {unknown!r}"
+            raise type(error)(f"start is {short_repr(start)}; it must be {what}: {error}") from None
     return start
 
 

@@ -259,8 +259,8 @@ class Tabular(Problem):
         ended = S + np.arange(S) if may_end_anywhere else _terminal(terminal, S, layout, states)
         possible, is_known = _possible(S, A, "any" if support is None else support, None, ended)
         acts = action_aliases(actions_allowed, S, A)
-        has_unknown_start = isinstance(start, str) and start == UNKNOWN
-        start = start if has_unknown_start else start_of(with_names(layout, states), start, S)
+        start = start_of(with_names(layout, states), start, S, UNKNOWN)
+        has_unknown_start = isinstance(start, str)
         if may_end_anywhere:
             layout, states = layout_with_copies(layout, states, ended)
             acts = None if acts is None else np.concatenate([acts, acts])
@@ -378,7 +378,8 @@ class LinearMDP(Problem):
         >>> hf.LinearMDP.from_features(phi, horizon=5).model.dim
         3
         """
-        first = start_of(with_names(layout, states), start, len(phi)) if np.ndim(phi) == 3 else start
+        size = len(phi) if hasattr(phi, "__len__") else 0  # phi is checked later
+        first = start_of(with_names(layout, states), start, size)
         model = linear_model(phi, horizon=horizon, start=first, allowed=actions_allowed)
         truth = None if mu is None else model.parameter(mu, "mu")
         return cls._from_model(model, truth, name, layout, states=states, actions=actions)
@@ -487,7 +488,8 @@ def _terminal(terminal: Any, S: int, layout: Any = None, states: Any = None) -> 
         numbers = numbers_of(with_names(layout, states), given, S)
     except HorizonfreeError as error:
         what = f"a list of states, or {UNKNOWN!r}: {error}"
-        raise ShapeError(f"terminal is {short_repr(terminal)}; it must be {what}") from None
+        kind = OptionError if isinstance(terminal, str) else ShapeError
+        raise kind(f"terminal is {short_repr(terminal)}; it must be {what}") from None
     ended[numbers] = numbers
     return ended
 

@@ -73,10 +73,8 @@ def unknown_table(
         )
     H = _time_limit(env) if horizon is None else horizon
     names = None if encode is not None else names_in(env, "state")
-    if start is None:
-        start = _start(env, S, encode)
-    elif not (isinstance(start, str) and start == UNKNOWN):
-        start = start_of(with_names(_layout(env, S, encode, has_start=False), names), start, S)
+    start = _start(env, S, encode) if start is None else start
+    start = start_of(with_names(_layout(env, S, encode, has_start=False), names), start, S, UNKNOWN)
     if encode is not None and isinstance(start, str):
         raise OptionError(
             "start='unknown' needs states as observations; wrap the environment instead of passing encode=: "

@@ -194,7 +194,7 @@ def from_gymnasium(
     if not envs:
         raise ShapeError("the list of environments is empty; give at least one")
     bare = [_make(e, make_kwargs) for e in envs]
-    S = getattr(bare[0].observation_space, "n", None)
+    S = getattr(getattr(bare[0], "observation_space", None), "n", None)
     start = start if S is None else start_of_layout(layout_of(bare[0], S), start, int(S))
     base = None if is_list else _slippery_base(bare[0], start)
     is_tabular = base is None and not is_list
