@@ -198,8 +198,8 @@ def words(found: dict[str, Any]) -> str:
     )
     return "\n\n".join(
         [
-            f"{found['buses']} buses, {found['months']:,} months, {found['replaced']} replacements. Probability of the same "
-            f"bin, the next, or the one after: {', '.join(low_high)} (simultaneous 95% confidence intervals).",
+            f"{found['buses']} buses, {found['months']:,} months, {found['replaced']} replacements. Probability of the "
+            f"same bin, the next, or the one after: {', '.join(low_high)} (simultaneous 95% confidence intervals).",
             table([*titles, "against replacing at 200,000 miles"], rows),
             "In the order of the file, not shuffled, the suboptimality of the second plan is at most "
             f"{up(found['file_order'])}.",

@@ -86,9 +86,7 @@ def words(found: dict[str, Any]) -> str:
             "suboptimality at most",
             "true suboptimality",
         ]
-        parts.append(
-            f"**A coin that wins with probability {coin}** (hidden)\n\n" + table(titles, rows)
-        )
+        parts.append(f"**A coin that wins with probability {coin}** (hidden)\n\n" + table(titles, rows))
     return "\n\n".join(parts)
 
 

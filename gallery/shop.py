@@ -187,8 +187,8 @@ def after(rich: dict[str, Any], price: dict[str, Any], weeks: int) -> str:
     return (
         f"Any law, on the real days in order, is not refuted after {weeks} weeks (a change in time: e-value "
         f"{change}). Two Poissons with a declared misspecification, {price['weeks']} weeks of days drawn: "
-        f"suboptimality at most {priced}. The law of the real days is {price['distance']:.3f} from the nearest mixture in total "
-        f"variation; the data prove at least {math.floor(1000 * price['low']) / 1000:.3f}."
+        f"suboptimality at most {priced}. The law of the real days is {price['distance']:.3f} from the nearest mixture "
+        f"in total variation; the data prove at least {math.floor(1000 * price['low']) / 1000:.3f}."
     )
 
 
