@@ -186,10 +186,9 @@ class OccupancyProgram:
         self, measure: Float[np.ndarray, "H S A"], priced: Float[np.ndarray, "H S A"]
     ) -> Float[np.ndarray, "H S A"]:
         """The policy of an occupancy measure; where it does not come, the best for the reward less priced costs."""
-        H, S, A = priced.shape
         forbidden = np.where(self.allowed, 0.0, -np.inf)
         greedy, _ = best_policy(self.kernel, priced + forbidden)
-        policy = (greedy[:, :, None] == np.arange(A)).astype(np.float64)
+        policy = (greedy[:, :, None] == np.arange(priced.shape[-1])).astype(np.float64)
         d = np.maximum(measure, 0.0)
         mass = d.sum(-1)
         is_known = mass > MIN_MASS
