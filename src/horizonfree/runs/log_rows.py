@@ -300,6 +300,8 @@ def find_state(thing: Any, names: Sequence[str] | None, size: int, what: str) ->
     text = thing if isinstance(thing, str) else short_repr(getattr(thing, "tolist", lambda: thing)())
     if names is not None and text in names:
         return list(names).index(text)
+    if names is None:
+        text = text.removeprefix("state ")
     is_number = text.isascii() and text.isdigit() and len(text) <= len(str(size))
     number = int(text) if is_number else -1
     if names is not None or not 0 <= number < size:
