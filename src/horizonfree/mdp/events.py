@@ -201,7 +201,7 @@ def _at_successors(table: np.ndarray, succ: np.ndarray) -> np.ndarray:
 
 
 OPEN, WON, LOST = 0, 1, 2
-MOST_ENTRIES = 2**28  # of the reward of lifted states
+MAX_LIFTED_ENTRIES = 2**28  # of the reward of lifted states
 
 
 class Worth(NamedTuple):
@@ -231,7 +231,7 @@ class Event:
     def reward(self, space: Space) -> Float[np.ndarray, "k1 X A"]:
         """The reward of lifted states that a plan maximises: that of the event, or of its complement."""
         S, A = space.num_states, space.num_actions
-        if (self.steps + 1) * 2 * S * A > MOST_ENTRIES:
+        if (self.steps + 1) * 2 * S * A > MAX_LIFTED_ENTRIES:
             raise OptionError(
                 f"an event of {self.steps:,} steps needs {(self.steps + 1) * 2 * S * A:,} numbers, too many to hold; "
                 "ask for fewer steps"
@@ -261,7 +261,7 @@ class EventLift(Lift):
     def of_events(cls, space: Space, events: Sequence[Event]) -> "EventLift":
         """The space of the lifted states."""
         S, copies = space.num_states, 2 ** len(events)
-        if copies * space.succ.size > MOST_ENTRIES:
+        if copies * space.succ.size > MAX_LIFTED_ENTRIES:
             raise OptionError(
                 f"{len(events)} events make {copies:,} copies of {S:,} states, too many to hold; ask for fewer events"
             )

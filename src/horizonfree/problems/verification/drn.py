@@ -24,9 +24,15 @@ from typing import Any, NoReturn
 import numpy as np
 
 from horizonfree.errors import OptionError
-from horizonfree.problems.verification.explicit import LARGEST, UNNAMED, ExplicitModel, check_path, checked
+from horizonfree.problems.verification.explicit import (
+    MAX_MODEL_SIZE,
+    UNNAMED,
+    ExplicitModel,
+    check_path,
+    checked,
+)
 
-MOST_BYTES = 2**30
+MAX_BYTES = 2**30
 _STATE = re.compile(r"state\s+(\d+)(?:\s+!\S+)?(?:\s+\{\d+\})?(?:\s*\[([^\]]*)\])?(.*)")
 _ACTION = re.compile(r"action\s+([^\[]*?)\s*(?:\[([^\]]*)\])?")
 _BRANCH = re.compile(r"(\d+)\s*:\s*(?:\[\s*([^,\]]+)\s*,\s*([^\]]+)\]|(\S+))")
@@ -49,8 +55,8 @@ def read_drn(path: Any) -> ExplicitModel:
     """
     file = check_path(path)
     try:
-        if file.stat().st_size > MOST_BYTES:
-            raise OptionError(f"{file} has {file.stat().st_size:,} bytes; at most {MOST_BYTES:,} are read")
+        if file.stat().st_size > MAX_BYTES:
+            raise OptionError(f"{file} has {file.stat().st_size:,} bytes; at most {MAX_BYTES:,} are read")
         lines = file.read_text(encoding="utf-8").split("\n")
     except OSError as error:
         raise OptionError(f"model {file}: {error.strerror or error}") from None
@@ -104,8 +110,10 @@ class _Reader:
         text = self.header.get(key)
         if text is None:
             return None
-        if not (text.isascii() and text.isdigit() and len(text) < 12) or int(text) > LARGEST:
-            raise OptionError(f"{self.file}: {key} is {text[:30]!r}; it must be a number up to {LARGEST:,}")
+        if not (text.isascii() and text.isdigit() and len(text) < 12) or int(text) > MAX_MODEL_SIZE:
+            raise OptionError(
+                f"{self.file}: {key} is {text[:30]!r}; it must be a number up to {MAX_MODEL_SIZE:,}"
+            )
         return int(text)
 
     def model(self) -> ExplicitModel:
@@ -184,7 +192,7 @@ class _Reader:
         found = _BRANCH.fullmatch(line)
         if found is None or not self.first_branch:
             self.fail(f"{line[:60]!r} is no transition of an action; write it as: 5 : 0.3, or 5 : [0.2, 0.4]")
-        if len(found[1]) > 9 or len(self.branches) >= LARGEST:
+        if len(found[1]) > 9 or len(self.branches) >= MAX_MODEL_SIZE:
             self.fail(f"state {found[1][:20]} or the number of transitions is too large")
         low, high = (found[2], found[3]) if found[4] is None else (found[4], found[4])
         self.line_of["branch"].append(self.at)

@@ -36,7 +36,7 @@ from horizonfree.problems.verification.affine import (
     polynomial,
 )
 from horizonfree.problems.verification.explicit import (
-    LARGEST,
+    MAX_MODEL_SIZE,
     check_path,
     layout_of,
     numbered_actions,
@@ -44,9 +44,9 @@ from horizonfree.problems.verification.explicit import (
 )
 
 KINDS = ("mixture", "table")
-MOST_FEATURES, MOST_KERNELS = 64, 64
+MAX_FEATURES, MAX_KERNELS = 64, 64
 SKIPPED = ("init", "deadlock")  # labels that Storm adds
-ROUNDED = 1 + 1e-9
+BOUND_MARGIN = 1 + 1e-9
 
 
 def from_prism(
@@ -139,10 +139,10 @@ def _of_polynomials(built: Built, shared: dict[str, Any]) -> Problem:
         result.append(known[text])
     _check_sums(built, result)
     span = basis(result)
-    if len(span) > MOST_FEATURES:
+    if len(span) > MAX_FEATURES:
         raise FeatureError(
             f"the probabilities are of {len(span)} independent polynomials in the unknown constants, at most "
-            f"{MOST_FEATURES} are supported; take kind='table', or fewer unknown constants"
+            f"{MAX_FEATURES} are supported; take kind='table', or fewer unknown constants"
         )
     rows = [
         (s, a, to, i, float(part[monomial]))
@@ -153,7 +153,7 @@ def _of_polynomials(built: Built, shared: dict[str, Any]) -> Problem:
     s, a, to, i, c = (np.array(column) for column in zip(*rows))
     S, A = built.allowed.shape
     shape = (S, A, len(span))
-    bound = longest(features.from_features((s, a, to, i, c), shape, built.allowed)[1]) * ROUNDED
+    bound = longest(features.from_features((s, a, to, i, c), shape, built.allowed)[1]) * BOUND_MARGIN
     if not np.isfinite(bound):
         raise FeatureError(
             "the probabilities leave some unknown constant without limits, so that it cannot be learnt; fix it"
@@ -188,9 +188,9 @@ def _of_values(
             f"unknown={{...}} has values for {', '.join(values)} and none for {', '.join(missing)}"
         )
     grid = [dict(zip(values, x)) for x in itertools.product(*values.values())]
-    if len(grid) > MOST_KERNELS:
+    if len(grid) > MAX_KERNELS:
         raise OptionError(
-            f"the declared values have {len(grid)} combinations; at most {MOST_KERNELS} are supported"
+            f"the declared values have {len(grid)} combinations; at most {MAX_KERNELS} are supported"
         )
     kernels = {", ".join(f"{k}={float(x):g}" for k, x in point.items()): point for point in grid}
     weights = None
@@ -357,7 +357,7 @@ def _lists(model: Any, path: Path, truth: dict[str, Fraction] | None) -> Built:
     if kind not in ("DTMC", "MDP"):
         raise OptionError(f"{path} is a {kind}; only DTMCs and MDPs are supported")
     S = model.nr_states
-    if max(S, model.nr_transitions) > LARGEST:
+    if max(S, model.nr_transitions) > MAX_MODEL_SIZE:
         raise OptionError(f"{path} has {S:,} states; take smaller constants")
     first, names = [0], []
     choice, s, to, functions = [], [], [], []
