@@ -104,7 +104,7 @@ TABLE: dict[str, Function] = {
             ({"over": {"scale": "x"}}, "over['scale'] has type <U1; it must hold real numbers", ShapeError),
             ({"over": {"scale": ["big"]}}, "over['scale'] has type", ShapeError),
             ({"over": {"scale": None}}, "over['scale'] has type object; it must hold real numbers"),
-            ({"over": {"scale": [NAN]}}, "scale is nan; it must lie between"),
+            ({"over": {"scale": [NAN]}}, "scale is nan; it must be a number from 0 to"),
             ({"over": {"scale": [-1.0]}}, "scale is -1.0", OptionError),
             ({"over": {"scale": masked([1.0])}}, f"over['scale'] {MASKED}"),
             ({"checkpoints": None}, "checkpoints is None; it must be a list of numbers of episodes"),
@@ -126,7 +126,7 @@ TABLE: dict[str, Function] = {
             ({"truths": 3}, "truths is 3; it must be a list of parameters"),
             ({"truths": object}, "truths is <class 'object'>; it must be a list of parameters"),
             ({"truths": []}, "truths is empty; give at least one", OptionError),
-            ({"truths": [3]}, "truths[0] has shape (); it must have shape (3,)"),
+            ({"truths": [3]}, "truths[0] has shape (); it must be (3,)"),
             (
                 {"truths": [masked(diagnostics_of(PROBLEM.model).in_units(PROBLEM.truth))]},
                 f"truths[0] {MASKED}",

@@ -22,6 +22,7 @@ from horizonfree.cli._shared import (
     expand_user,
     float_option,
     int_option,
+    leave_out,
     make_problem,
     make_reward,
     output,
@@ -253,8 +254,8 @@ def _start_run(chosen: config.Settings) -> "Run":
         name = min(clashes)
         raise OptionError(f"--opt {name}=...: use --{name.replace('_', '-')} instead")
     is_tabular = str(chosen.problem).startswith("gymnasium:") and not chosen.known_rules
-    if chosen.known_rules and not str(chosen.problem).startswith("gymnasium:"):
-        raise OptionError("--known-rules is for gymnasium:ID only")
+    if not str(chosen.problem).startswith("gymnasium:"):
+        leave_out("is for gymnasium:ID only", known_rules=chosen.known_rules)
     env = live_env(str(chosen.problem), chosen.param) if is_tabular else None
     if env is not None:
         problem = env_problem(env, chosen.param)

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from horizonfree._extras import needs_extra
-from horizonfree._validation import did_you_mean, suggestion
+from horizonfree._validation import calling, check_instance, did_you_mean, reading, suggestion
 from horizonfree.errors import HorizonfreeError, OptionError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ def _arrays(path: Path) -> "dict[str, np.ndarray]":
     """All entries of an .npz file, without unpickling."""
     import numpy as np
 
-    try:
+    form = "an .npz file of arrays, as written by numpy.savez"
+    with reading(f"kernels {path}", form, Exception):
         content = np.load(path, allow_pickle=False)
         if isinstance(content, np.ndarray):
             raise OptionError(
@@ -75,14 +76,6 @@ def _arrays(path: Path) -> "dict[str, np.ndarray]":
             )
         with content as file:
             return {key: file[key] for key in file.files}
-    except OSError as error:
-        raise OptionError(f"kernels {path}: {error.strerror or error}") from None
-    except OptionError:
-        raise
-    except Exception as error:  # an invalid archive can raise anything
-        raise OptionError(
-            f"kernels {path} is not an .npz file of arrays, as written by numpy.savez: {error}"
-        ) from None
 
 
 def is_function(name: str) -> bool:
@@ -100,17 +93,9 @@ def problem_from_function(name: str, param: dict[str, Any]) -> "Problem":
     if not callable(build):
         names = [x for x in vars(module) if callable(getattr(module, x)) and not x.startswith("_")]
         raise UnknownNameError(f"{where} has no function {function!r}; {suggestion(function, names)}")
-    try:
+    with calling(name):
         problem = build(**param)
-    except HorizonfreeError:
-        raise
-    except Exception as error:  # of the user's function
-        raise OptionError(f"{name} fails: {type(error).__name__}: {error}") from error
-    if not isinstance(problem, Problem):
-        raise OptionError(
-            f"{name} returns a {type(problem).__name__}; it must return a Problem, as Mixture.from_kernels does"
-        )
-    return problem
+    return check_instance(problem, Problem, f"what {name} returns", ", as Mixture.from_kernels makes one")
 
 
 def _module(where: str) -> ModuleType:
@@ -207,7 +192,5 @@ def _value(x: Any, name: str) -> Any:
     """A parameter; lists are written as in JSON."""
     if not (isinstance(x, str) and x.startswith("[")):
         return x
-    try:
+    with reading(f"--param {name}={x}", "a list"):
         return json.loads(x)
-    except json.JSONDecodeError as error:
-        raise OptionError(f"--param {name}={x} is no list: {error}") from None

@@ -14,8 +14,7 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._validation import check_probability
-from horizonfree.errors import OptionError
+from horizonfree._validation import check_choice, check_probability
 from horizonfree.guarantees.certificate import (
     Certificate,
     at_most_one,
@@ -56,10 +55,7 @@ def uniform(model: Model, evidence: Evidence, confidence: Confidence, method: st
 
     method: one of `model.methods`. What is slower is at least as sharp: the smaller of the two is returned.
     """
-    if method not in model.methods:
-        raise OptionError(
-            f"method is {method!r}; for this class there are {', '.join(map(repr, model.methods))}"
-        )
+    check_choice(method, "method", model.methods)
     if confidence.is_refuted:
         rejected = _rejected(model, confidence)
         more = (

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from horizonfree._validation import check_finite_rewards, check_floats, check_real, require
+from horizonfree._validation import (
+    check_finite_rewards,
+    check_floats,
+    check_instance,
+    check_real,
+    require,
+    require_shape,
+)
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mdp.policies import policy_table
 from horizonfree.mdp.space import Kernel, start_distribution
@@ -99,21 +106,16 @@ def _solved(kernel: Kernel, reward: np.ndarray, *, all_values: bool, all_actions
 
 
 def check_kernel_type(kernel: Any) -> None:
-    """Refuse what is no kernel."""
-    if not isinstance(kernel, Kernel):
-        raise ShapeError(
-            f"the kernel is a {type(kernel).__name__}; it must be a Kernel, such as problem.kernel()"
-        )
+    """Raise an error unless it is a Kernel."""
+    check_instance(kernel, Kernel, "the kernel", ", such as problem.kernel()")
 
 
 def _check_reward(kernel: Any, reward: Any) -> Float[np.ndarray, "*R H S A"]:
     check_kernel_type(kernel)
     table = check_floats(reward, "reward")
     sizes = kernel.num_states, kernel.num_actions
-    if table.ndim not in (3, 4) or table.shape[-2:] != sizes or 0 in table.shape:
-        raise ShapeError(
-            f"reward has shape {table.shape}; it must be [H, S, A] or a batch [R, H, S, A] with S, A = {sizes}"
-        )
+    is_reward = table.ndim in (3, 4) and table.shape[-2:] == sizes and 0 not in table.shape
+    require_shape(is_reward, "reward", table.shape, f"[H, S, A] or a batch [R, H, S, A] with S, A = {sizes}")
     return table
 
 
@@ -124,10 +126,8 @@ def _check_policy(kernel: Any, policy: Any, horizon: int | None) -> np.ndarray:
     is_batch = _is_batch(tables)
     if not is_batch:
         tables = tables[None]
-    if tables.ndim < 2:
-        raise ShapeError(f"policy has shape {np.shape(policy)}; it must be [H, S] or [H, S, A]")
-    if len(tables) == 0:
-        raise ShapeError("the batch of policies is empty; give at least one")
+    require_shape(tables.ndim >= 2, "policy", np.shape(policy), "[H, S] or [H, S, A]")
+    require_shape(len(tables), "the batch of policies", np.shape(policy), "of at least one")
     H = tables.shape[1] if horizon is None else horizon
     checked = [policy_table(table, H, kernel.num_states, kernel.num_actions) for table in tables]
     return np.stack(checked) if is_batch else checked[0]
@@ -152,14 +152,13 @@ def _blocks(rewards: Any) -> Iterator[list[np.ndarray]]:
     left, first = iter(rewards), 0
     while block := [check_floats(x, f"rewards[{first + i}]") for i, x in enumerate(islice(left, LANES))]:
         for i, x in enumerate(block):
-            if x.ndim != 3 or x.shape != block[0].shape:
-                raise ShapeError(
-                    f"rewards[{first + i}] has shape {x.shape}; each reward must be [H, S, A], all of one shape"
-                )
+            meaning = "[H, S, A], all of one shape"
+            require_shape(
+                x.ndim == 3 and x.shape == block[0].shape, f"rewards[{first + i}]", x.shape, meaning
+            )
         yield block
         first += len(block)
-    if not first:
-        raise ShapeError("rewards is empty; give at least one reward")
+    require(first, "rewards", [], "at least one reward", ShapeError)
 
 
 def _stacked(block: list[np.ndarray]) -> Float[np.ndarray, "R H S A"]:

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree.errors import OptionError
+from horizonfree._validation import check_size
 from horizonfree.guarantees.certificate import at_most_of
 from horizonfree.guarantees.divergence import Divergence, RowDivergence, largest_loss, least_loss
 from horizonfree.mdp.events import Lift
@@ -170,10 +170,9 @@ class MixtureConfidence(Confidence):
     def sharper(self, method: str) -> tuple[float, dict[str, float]]:
         """method "direct": the divergence over the likelihood set itself, for few unknowns."""
         q = self.valid.num_free
-        if q > MAX_UNKNOWNS:
-            raise OptionError(
-                f"method 'direct' is for at most {MAX_UNKNOWNS} unknown directions, here are {q}; use 'uniform'"
-            )
+        check_size(
+            q, MAX_UNKNOWNS, f"method 'direct' is for few unknown directions, here are {q}", "use 'uniform'"
+        )
         if q == 0:
             return float(self.eps), {}
         result = self._direct
