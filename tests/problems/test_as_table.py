@@ -9,7 +9,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 import horizonfree as hf
-from horizonfree.errors import ModelError, OptionError, ShapeError
+from horizonfree.errors import ModelError, OptionError, ShapeError, UnknownNameError
 from horizonfree.problems.gymnasium.as_table import unknown_table
 from tests.reference.gymnasium_tables import hoeffding, table_of
 
@@ -194,7 +194,8 @@ def test_a_start_may_be_unknown(tmp_path):
     again = hf.load(tmp_path / "run").resume(env=env, episodes=5, progress=False)
     assert again.episodes == 405
     with pytest.raises(
-        OptionError, match="start is 'anywhere'; it must be a state, a distribution over states, or"
+        UnknownNameError,
+        match=r"start is 'anywhere'; it must be a state, .*or a distribution over states, or 'unknown",
     ):
         explored(env, horizon=6, start="anywhere")
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from horizonfree._plots import CURVE_TITLES, LOSS_TOLERANCE, draw_bands, legend, new_axes, save_figure
 from horizonfree._repr import data_frame, picture_html
-from horizonfree._validation import check_bool, check_choice, check_count, short_repr
+from horizonfree._validation import check_bool, check_choice, check_count, check_instance, short_repr
 from horizonfree._x64 import x64
 from horizonfree.batch.explore import prepare, run_job
 from horizonfree.batch.job import Job
@@ -149,6 +149,7 @@ def compare(
     ['optimal-design', 'rf-ucrl (as a table)']
     """
     check_bool(progress, "progress")
+    check_instance(problem, Problem, "the problem")
     settings = {"episodes": episodes, "seeds": seeds, "checkpoints": checkpoints, "delta": delta}
     tasks = {
         label: _prepare(problem, entry, settings, reward) for label, entry in parse_entries(explorers).items()

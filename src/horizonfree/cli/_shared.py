@@ -56,7 +56,7 @@ def float_option(help: str, *names: str) -> Any:
 
 
 def state_option(help: str, *names: str) -> Any:
-    """An option with a state as its value, by number or name."""
+    """An option with a state as its value, by number, name or cell."""
     return typer.Option(*names, help=help, metavar="STATE")
 
 

@@ -164,7 +164,11 @@ def audit(
         typer.Option(help="The policy in use.  [default: what the log does in each state]", metavar="FILE"),
     ] = None,
     cost: Annotated[
-        Path | None, typer.Option(help="Costs by state and action, in any unit.", metavar="FILE")
+        Path | None,
+        typer.Option(
+            help="Costs, in any unit: a table of states by actions, or rows state,action,cost.",
+            metavar="FILE",
+        ),
     ] = None,
     reward: RewardOption = None,
     goal: GoalOption = None,
@@ -192,8 +196,10 @@ def audit(
         raise OptionError("say what is to be valued: --cost FILE, --reward FILE or --goal STATE, one of them")
     options = {
         "columns": columns, "missing": missing, "bins": bins, "start": start, "horizon": horizon,
-        "terminal": terminal, "out": out,
+        "terminal": terminal,
     }  # fmt: skip
+    if out is not None and log.is_dir():
+        raise OptionError(f"--out is for a log; {log} is the folder of a run")
     run = _run_of(log, {name: x for name, x in options.items() if x not in (None, [])})
     from horizonfree.cli.array_files import read_policy
     from horizonfree.runs.audit import audit as audit_of
@@ -205,6 +211,8 @@ def audit(
     with spinner("auditing"):
         result = audit_of(run, table_of, new, old, scale=scale, delta=delta)
         value = result.to_dict(is_cost=cost is not None)
+        if out is not None:
+            run.save(expand_user(out))
     names = str(policy), str(incumbent) if incumbent is not None else "the log's policy"
     output(value, json, lambda: show(result, value, names))
 
@@ -267,7 +275,11 @@ def power(
     ] = None,
     reward: RewardOption = None,
     cost: Annotated[
-        Path | None, typer.Option(help="Costs by state and action, in any unit.", metavar="FILE")
+        Path | None,
+        typer.Option(
+            help="Costs, in any unit: a table of states by actions, or rows state,action,cost.",
+            metavar="FILE",
+        ),
     ] = None,
     target: Annotated[
         float | None, float_option("Decision: the plan, or the --policy, has at most this suboptimality.")
@@ -293,10 +305,10 @@ def power(
             metavar="FILE|NAME",
         ),
     ] = None,
-    episode_cost: Annotated[float, float_option("What an episode costs.  [default: 0]")] = 0.0,
+    episode_cost: Annotated[float, float_option("What an episode costs.")] = 0.0,
     delta: DeltaOption = 0.05,
-    draws: Annotated[int, int_option("Draws of the posterior.  [default: 50]")] = 50,
-    seed: Annotated[int, int_option("Of the draws.  [default: 0]")] = 0,
+    draws: Annotated[int, int_option("Draws of the posterior.")] = 50,
+    seed: Annotated[int, int_option("Of the draws.")] = 0,
     json: JsonOption = False,
 ) -> None:
     """How probably do more episodes prove a decision? Simulated from the posterior: likely, not proved.

@@ -22,6 +22,7 @@ from jaxtyping import Float, Int
 
 from horizonfree._validation import check_finite_rewards, check_floats, check_int, check_size, require_shape
 from horizonfree.errors import OptionError, RewardError
+from horizonfree.mdp.names import StateLike
 from horizonfree.mdp.policies import redirect_forbidden
 from horizonfree.mdp.rewards import numbers_of, space_of
 from horizonfree.mdp.space import MAX_HORIZON, HasSpace, Kernel, Space
@@ -310,8 +311,8 @@ class EventLift(Lift):
         return int(kept * len(self.first) + now)
 
 
-def reach(problem: HasSpace, states: int | str | Sequence[int | str], *, within: int | None = None) -> Event:
-    """Be in one of the states (by name, label or number) at least once.
+def reach(problem: HasSpace, states: StateLike | Sequence[StateLike], *, within: int | None = None) -> Event:
+    """Be in one of the states (by name, label, number or cell, as for `goal`) at least once.
 
     within: how many transitions that may take, 0 to the horizon H; by default H - 1, at the steps that a reward is paid
     for. `Run.plan` and `Run.evaluate` take it in place of a reward.

@@ -11,7 +11,7 @@ every state and step that can be occupied. Then for every mu >= 0
 
 (1) holds from every state that can be occupied, which bounds q by twice the largest y; q = 1 holds to begin with. A
 plan that is optimal in P loses at most 4 y. No hat norm occurs, since the expectation is under P itself. Proof in
-docs/hf-ucrl-rfe.md.
+docs/further-proofs.md.
 """
 
 import numpy as np

@@ -29,6 +29,7 @@ from horizonfree._validation import (
     require_entries,
 )
 from horizonfree.errors import KernelError, ShapeError
+from horizonfree.mdp.names import start_of, with_names
 from horizonfree.mdp.space import start_distribution
 from horizonfree.models.mixture.valid import extent
 from horizonfree.problems.classes import Mixture
@@ -104,6 +105,7 @@ def from_simulators(
     if start is None:
         start = start_of_envs(sources, encode) if is_env(sources[0]) else 0
     S, A = outcomes.shape[1:3]
+    start = start_of(with_names(layout, states), start, S)
     initial = start_distribution(start, S)
     allowed = _allowed(successors, outcomes)
     ended = _ended(outcomes, initial > 0)

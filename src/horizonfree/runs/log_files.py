@@ -24,6 +24,7 @@ from horizonfree._validation import (
 )
 from horizonfree.errors import OptionError, ShapeError, UnknownNameError
 from horizonfree.guarantees.certificate import Certificate
+from horizonfree.mdp.names import CELLS, state_text
 from horizonfree.problems.classes import UNKNOWN, Tabular
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.log_rows import Rows, find_start, find_state, read_rows, roles_of
@@ -395,6 +396,8 @@ def _in_problem(rows: Rows, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """The number that each label of states and actions has in a problem."""
     names = problem.layout.get("states") or ()
     ids = dict(zip(map(str, names), problem.state_ids.tolist()))
+    if names == () and problem.layout.get(CELLS) is not None:
+        ids = {state_text(problem.layout, i): int(s) for i, s in enumerate(problem.state_ids)}
     state = _numbers_of(rows, "state", ids, problem.layout.get("num_all_states", problem.num_states))
     actions = {str(x): i for i, x in enumerate(problem.layout.get("actions") or ())}
     return state, _numbers_of(rows, "action", actions, problem.num_actions)

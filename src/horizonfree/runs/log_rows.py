@@ -81,9 +81,12 @@ def read_rows(source: Any, roles: dict[str, list[str] | None], bins: Any) -> Row
             if name not in table:
                 there = f" has {listed(map(repr, table.names), 12)} and" if table.names else ""
                 near = did_you_mean(name, table.names or ())
+                needed = [x for x in ROLES if x not in OPTIONAL and x not in roles and x not in table]
+                named = needed if role in needed else [role]
+                python, shell = ", ".join(f"{x!r}: .." for x in named), ",".join(f"{x}=.." for x in named)
                 raise UnknownNameError(
                     f"the log{there} has no column {name!r}; it needs episode, state and action; where they have other "
-                    f"names, say so: columns={{{role!r}: ..}}, on the command line --columns {role}=..{near}"
+                    f"names, say so: columns={{{python}}}, on the command line --columns {shell}{near}"
                 )
         result[role] = names
     sizes = {name: len(table.column(name)) for names in result.values() for name in names}
@@ -288,6 +291,8 @@ def find_state(thing: Any, names: Sequence[str] | None, size: int, what: str) ->
     text = thing if isinstance(thing, str) else short_repr(getattr(thing, "tolist", lambda: thing)())
     if names is not None and text in names:
         return list(names).index(text)
+    if names is None:
+        text = text.removeprefix("state ")
     is_number = text.isascii() and text.isdigit() and len(text) <= len(str(size))
     number = int(text) if is_number else -1
     if names is not None or not 0 <= number < size:

@@ -1,4 +1,4 @@
-"""The distribution of the total of an episode under a policy, with proofs: quantiles and CVaR (docs/risk.md).
+"""The distribution of the total of an episode under a policy, with proofs: quantiles and CVaR (docs/further-proofs.md).
 
 A lifted state is a state and what has been paid so far, `paid`, and for rewards that differ between steps also the
 step. Lifted transitions have the probabilities of those that they lift, so the confidence set bounds every reward of
