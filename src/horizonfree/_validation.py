@@ -56,6 +56,11 @@ def check_count(value: Any, name: str) -> int:
     return check_int(value, name, 1, MAX_INT, "a whole number of at least 1")
 
 
+def check_at_least(value: float, name: str, low: float) -> None:
+    """A number of at least `low`."""
+    require(value >= low, name, value, f"at least {low}")
+
+
 def check_seed(seed: Any) -> int:
     """A seed of a random number generator."""
     return check_int(seed, "seed", 0, MAX_INT, "a whole number from 0 to 2^63 - 1")

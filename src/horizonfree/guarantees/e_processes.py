@@ -26,7 +26,8 @@ import scipy  # its submodules load slowly, at first use
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._deprecated import renamed_words
-from horizonfree._validation import check_floats, check_integers, require
+from horizonfree._validation import check_floats, check_integers
+from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import at_most_of
 
 # Start and weight of each e-process without a budget: most weight where most runs end.
@@ -61,14 +62,17 @@ def ladder(budget: int | None = None, burn_in: int = 5) -> EProcesses:
 def check_e_processes(bets: EProcesses) -> None:
     """Refuse weights that are not positive or exceed 1 in total."""
     starts, weights = (
-        check_integers(bets.starts, "starts of the bets"),
-        check_floats(bets.weights, "weights of the bets"),
+        check_integers(bets.starts, "starts of the e-processes"),
+        check_floats(bets.weights, "weights of the e-processes"),
     )
-    is_pair = starts.ndim == 1 and starts.shape == weights.shape and starts.size and (starts >= 0).all()
-    meaning = f"whole numbers >= 0, as many as weights, {weights}"
-    require(is_pair, "starts of the e-processes", starts, meaning)
-    is_share = (weights > 0).all() and weights.sum() <= 1 + 1e-12
-    require(is_share, "weights of the e-processes", weights, "positive and sum to at most 1")
+    if starts.ndim != 1 or starts.shape != weights.shape or starts.size == 0 or (starts < 0).any():
+        raise OptionError(
+            f"starts of the e-processes are {starts}, weights {weights}; give as many of one as of the other, >= 0"
+        )
+    if not ((weights > 0).all() and weights.sum() <= 1 + 1e-12):
+        raise OptionError(
+            f"weights of the e-processes are {weights}; they must be positive and sum to at most 1"
+        )
 
 
 class Alternative(NamedTuple):

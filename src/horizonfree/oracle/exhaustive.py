@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array
+from horizonfree._validation import check_size
 from horizonfree._x64 import to_device, to_numpy, x64
-from horizonfree.errors import OptionError
 from horizonfree.mdp.space import Space, occupied_states
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.oracle.objective import Prepared, backup, prepare
@@ -119,14 +119,11 @@ def exhaustive(
     choices = _choices(model)
     reach = occupied_states(model.space)
     targets, listed = (np.asarray(x) for x in _antichains(*to_device((model.space, reach))))
-    if listed > MAX_REWARDS:
-        raise OptionError(f"exhaustive search lists at most {MAX_REWARDS} rewards; use ascent")
+    check_size(int(listed), MAX_REWARDS, f"exhaustive search would list {listed} rewards", "use ascent")
     targets = targets[:listed]
     count = _count(choices, reach) * len(targets)
-    if count > MAX_PAIRS:
-        raise OptionError(
-            f"exhaustive search would try {count:.3g} pairs of policy and reward, more than {MAX_PAIRS}; use ascent"
-        )
+    what = f"exhaustive search would try {count:.3g} pairs of policy and reward"
+    check_size(count, MAX_PAIRS, what, "use ascent")
     prepared = _prepare(*to_device((model, theta, inv_tilde, inv_hat)))
     return to_numpy(_search(prepared, choices, reach, targets, beta))
 
