@@ -38,7 +38,7 @@ from horizonfree.explorers.base import BiasAdded, ConfidenceBall, Delta, Deviati
 from horizonfree.mdp.space import Space, Trajectory
 from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.oracle.pseudo_values import PAIRS_FIRST, Tables, cap, pseudo_step
+from horizonfree.oracle.objective import PAIRS_FIRST, Tables, cap, pseudo_step
 from horizonfree.planning.traced import TIE, greedy, significant
 
 PLAIN, PSEUDO = 0, 1

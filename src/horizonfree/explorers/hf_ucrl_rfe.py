@@ -70,9 +70,9 @@ from horizonfree.oracle import (
     total_variance_bound,
     upper_bound,
 )
-from horizonfree.oracle.enumerated import enumerated
+from horizonfree.oracle.exhaustive import enumerated
 from horizonfree.oracle.result import AntichainPoint
-from horizonfree.oracle.variance_bound import variance_bound
+from horizonfree.oracle.variance import variance_bound
 
 # The state of HF-UCRL-RFE++ (hf_ucrl_rfe.py): the answers of its oracle and its regressions.
 

@@ -22,8 +22,15 @@ from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.base import Bounds, Confidence, Policy, length
 from horizonfree.models.mixture import tangent
 from horizonfree.models.mixture.direct import MAX_UNKNOWNS, ByKappa, Direct, Likelihood
-from horizonfree.models.mixture.divergence import DivergenceBound, compare, hellinger, tilts
-from horizonfree.models.mixture.ellipsoid import Ellipsoid, ellipsoid, entry_intervals
+from horizonfree.models.mixture.ellipsoid import (
+    DivergenceBound,
+    Ellipsoid,
+    compare,
+    ellipsoid,
+    entry_intervals,
+    hellinger,
+    tilts,
+)
 from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.likelihood import maximum_likelihood
 from horizonfree.models.mixture.tangent import bounds_of_states
