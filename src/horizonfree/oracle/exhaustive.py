@@ -4,9 +4,10 @@ Enumerated are only choices that matter: at step h the states that s_1 can reach
 that differ, and antichains of nodes that can be reached. The last action never matters (V_{H+1} = 0),
 nor does a reward at step 1 (u_h looks at V_{h+1}).
 
-For explorers `enumerated` does so inside compiled code. A pair of policy and reward is a whole number. Its
-digits, in a mixed base, are the actions at the states that can be occupied at a step (of actions with equal rows the first stands for all), and at the end the reward: its place in the
-list of antichains. The numbers are tried block by block, each pair evaluated side by side with the others of its block.
+For explorers `enumerated` does so inside compiled code. A pair of policy and reward is a whole number. Its digits, in
+a mixed base, are the actions at the states that can be occupied at a step (of actions with equal rows the first stands
+for all), and at the end the reward: its place in the list of antichains. The numbers are tried block by block, each
+pair evaluated side by side with the others of its block.
 """
 
 from itertools import product

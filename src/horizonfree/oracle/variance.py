@@ -1,8 +1,9 @@
 """Bounds by the law of total variance: of the oracle's value, and of the error of values in P_theta.
 
 The value of the oracle (`total_variance_bound`). The horizon-free rate of HF-UCRL-RFE++ (arXiv 2303.10165) rests on
-this law; here it bounds one oracle call. In the model P_theta the return of (pi, r) has variance <= 1/4, which is sum_h E Var_{p(s_h,a_h)}(V_{h+1}). With
-x = Vhat_1(s) and w >= Vhat everywhere, sum_h E Var_{p(s_h,a_h)}(Vhat_{h+1}) <= 2 w x - x^2. For every mu, nu >= 0
+this law; here it bounds one oracle call. In the model P_theta the return of (pi, r) has variance <= 1/4, which is
+sum_h E Var_{p(s_h,a_h)}(V_{h+1}). With x = Vhat_1(s) and w >= Vhat everywhere, sum_h E Var_{p(s_h,a_h)}(Vhat_{h+1}) <=
+2 w x - x^2. For every mu, nu >= 0
 
     x <= mu/4 + nu (2 w x - x^2) + D_1(s),
     D_h(s) = max_a g_mu(s,a) + g_nu(s,a) + sum_s' P_theta(s'|s,a) D_{h+1}(s'),
@@ -11,11 +12,11 @@ x = Vhat_1(s) and w >= Vhat everywhere, sum_h E Var_{p(s_h,a_h)}(Vhat_{h+1}) <= 
 
 The inner maxima are bounded from above by branch and bound (box.py). Proofs in docs/oracle.md.
 
-The error of values (`variance_bound`): a bound T that does not grow with H. Let P = P_theta and P_star be kernels
-with ||theta - theta_star||_tilde <= 2 beta. Fix a policy and a reward of total at most 1; V and V_star are its
-values, expectations are under P. Put e_h = (P_star - P) V_star_{h+1} at (s_h, a_h), so
-|e_h| <= 2 b_h with b_h = min{1/2, beta ||phi_{V_star_{h+1}}||_tilde}, y = sum_h E b_h, and let |V_star - V| <= q at
-every state and step that can be occupied. Then for every mu >= 0
+The error of values (`variance_bound`): a bound T that does not grow with H. Let P = P_theta and P_star be kernels with
+||theta - theta_star||_tilde <= 2 beta. Fix a policy and a reward of total at most 1; V and V_star are its values,
+expectations are under P. Put e_h = (P_star - P) V_star_{h+1} at (s_h, a_h), so |e_h| <= 2 b_h with b_h = min{1/2, beta
+||phi_{V_star_{h+1}}||_tilde}, y = sum_h E b_h, and let |V_star - V| <= q at every state and step that can be occupied.
+Then for every mu >= 0
 
     |V_star_1 - V_1| <= 2 y,   y <= D_1 + mu sum_h E Var_p(V_star_{h+1}) <= D_1 + mu (1/2 + 2 sqrt(q y))^2,          (1)
     D_h(s) = max_a g_mu(s,a) + sum_s' P(s'|s,a) D_{h+1}(s'),

@@ -14,8 +14,8 @@ are known at the rate 1/N. Together, with W increased by that gap,
 The ellipsoid (2) tightens a and b in turn; every round is valid by itself. Probabilities lie in [0,1], which also
 bounds the directions that no data have shown. docs/certificates.md has the proofs.
 
-How far one transition of theta_hat can be from that of any theta in the ellipsoid (`compare`) is what the
-gap lemma needs. With x the relative change of each probability, two distances of the transitions at (s,a) are sums over rows:
+How far one transition of theta_hat can be from that of any theta in the ellipsoid (`compare`) is what the gap lemma
+needs. With x the relative change of each probability, two distances of the transitions at (s,a) are sums over rows:
 
     KL(P_theta_hat || P_theta) = sum_s' p psi(x)                psi(x) = x - log(1 + x)
     1 - sum_s' sqrt(P_theta_hat P_theta) = sum_s' p eta(x)      eta(x) = (sqrt(1 + x) - 1)^2 / 2      (Hellinger)
