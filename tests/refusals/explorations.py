@@ -93,7 +93,7 @@ TABLE: dict[str, Function] = {
             ({"over": {"a": [1], "b": [2]}}, "it must be a dictionary of one number"),
             (
                 {"over": {"scale": [1], "delta": [0.1]}},
-                "over is {'scale': [1], 'delta': [0.1]}; it must name one",
+                "over is {'scale': [1], 'delta': [0.1]}; it must be a dictionary of one",
             ),
             ({"over": {"sacle": [1]}}, "over names 'sacle'; the numbers of this explorer are"),
             ({"over": {"chains": [1]}}, "numbers of this explorer are scale, bias_scale, lazy, delta"),
@@ -124,7 +124,7 @@ TABLE: dict[str, Function] = {
             ({"curves": [np.zeros(2)]}, "there is no curve array([0., 0.]); choose one of: "),
             ({"truths": 3}, "truths is 3; it must be a list of parameters"),
             ({"truths": object}, "truths is <class 'object'>; it must be a list of parameters"),
-            ({"truths": []}, "truths is empty; give at least one", OptionError),
+            ({"truths": []}, "truths is []; it must be a list of at least one", OptionError),
             ({"truths": [3]}, "truths[0] has shape (); it must be (3,)"),
             (
                 {"truths": [masked(diagnostics_of(PROBLEM.model).in_units(PROBLEM.truth))]},

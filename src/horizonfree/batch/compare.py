@@ -344,7 +344,7 @@ def parse_entries(explorers: Any) -> dict[str, Entry]:
             tables[_unused(x if isinstance(x, str) else describe(x)[0], tables)] = (
                 {} if isinstance(x, str) else x
             )
-    require(tables, "explorers", explorers, "a list of at least one")
+    require(tables, "explorers", explorers, "a list of at least one; there is nothing to compare")
     return {str(name): _entry(name, table) for name, table in tables.items()}
 
 

@@ -87,24 +87,6 @@ def bernstein_2021(
 
 
 @x64
-def bernstein_2022(
-    t: Number,
-    *,
-    d: int,
-    L: Number,
-    lam: Number,
-    sigma: Number,
-    R: Number,
-    eps: Number,
-    peak: Number,
-    delta: Number,
-) -> Scalar:
-    """`radius_hf.bernstein_2022` in JAX."""
-    numbers = {"sigma": sigma, "R": R, "eps": eps, "peak": peak}
-    return radius_hf.bernstein_2022(t, d=d, L=L, lam=lam, delta=delta, xp=jnp, **numbers)
-
-
-@x64
 def beta_hf(
     k: Number, sizes: Sizes, delta: Number, *, M: int | None = None, weights: Parameters | None = None
 ) -> Scalar:

@@ -29,7 +29,6 @@ from horizonfree.mdp.policies import named_allowed
 from horizonfree.mdp.rewards import Reward, StateRewards
 from horizonfree.mdp.space import occupied_states
 from horizonfree.models.base import Bounds, Confidence, Evidence, Model
-from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning.induction import best_plan
 
@@ -41,13 +40,6 @@ EVERY_REWARD = "every reward r_h(s, a) of total at most 1"
 def confidence(model: Model, evidence: Evidence, *, delta: float = 0.05) -> Confidence:
     """The confidence set of the evidence at 1 - delta."""
     return model.confidence(evidence, check_probability(delta, "delta"))
-
-
-def robust_confidence(
-    model: Model, evidence: Evidence, *, delta: float, declared: Misspecification
-) -> Confidence:
-    """The confidence set for a declared misspecification."""
-    return model.robust_confidence(evidence, check_probability(delta, "delta"))(declared)
 
 
 def uniform(model: Model, evidence: Evidence, confidence: Confidence, method: str = "uniform") -> Certificate:
