@@ -104,8 +104,11 @@ def test_kernels_from_samples_are_stored_and_what_takes_them_for_exact_is_refuse
     assert hf.load(tmp_path / "a").certificate() == run.certificate()
     assert run.check().alternatives == ()
     for ask, words in (
-        (lambda: run.check(alternatives=["table"]), "these are estimates from samples"),
-        (lambda: run.check(np.zeros(1500, int)), "these kernels are estimates"),
+        (
+            lambda: run.check(alternatives=["table"]),
+            "the kernels of this problem were estimated from samples",
+        ),
+        (lambda: run.check(np.zeros(1500, int)), "the kernels of this problem were estimated"),
         (lambda: run.certificate(method="direct"), "it must be 'uniform'"),
         (lambda: hf.explore(run.problem, until_eps=0.05), "until_eps is 0.05, but with these samples"),
         (lambda: run.robustness(), "robustness is for kernels that are given"),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from horizonfree._extras import needs_extra
 from horizonfree._validation import calling, check_instance, did_you_mean, reading, suggestion
-from horizonfree.errors import HorizonfreeError, OptionError, UnknownNameError
+from horizonfree.errors import OptionError, UnknownNameError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -100,7 +100,7 @@ def problem_from_function(name: str, param: dict[str, Any]) -> "Problem":
 
 def _module(where: str) -> ModuleType:
     """A module by name or by its file."""
-    try:
+    with calling(f"importing {where}", "write it as module:function or file.py:function"):
         if where.endswith(".py"):
             spec = importlib.util.spec_from_file_location(Path(where).stem, where)
             assert spec is not None  # the ending is Python's
@@ -111,11 +111,6 @@ def _module(where: str) -> ModuleType:
         if "" not in sys.path:
             sys.path.insert(0, "")
         return importlib.import_module(where)
-    except HorizonfreeError:
-        raise
-    except Exception as error:  # of the user's module
-        usage = "write it as module:function or file.py:function"
-        raise OptionError(f"{where} cannot be imported: {type(error).__name__}: {error}; {usage}") from error
 
 
 # Models of model checkers on the command line: PRISM and JANI with unknown constants, DRN and UMB.

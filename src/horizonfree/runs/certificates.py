@@ -245,11 +245,10 @@ def compute_robustness(
             "robustness is for states that are given; here the errors of cells are part of every certificate: use "
             "certificate(misspecification=...), which adds to them"
         )
-    if problem.sampling is not None:
-        raise OptionError(
-            "robustness is for kernels that are given; these are estimates from samples, and their error is part of "
-            "every certificate: use certificate(misspecification=...), which adds to it"
-        )
+    problem.check_exact_kernels(
+        "robustness is for kernels that are given; with samples their error is part of every certificate: use "
+        "certificate(misspecification=...), which adds to it"
+    )
     if about is None:
         raise OptionError("shape has no entry above 0; it is the ratio of the radii")
     radii = about.radii(*problem.space.sizes[1:])

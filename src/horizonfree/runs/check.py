@@ -50,10 +50,7 @@ def check_model_class(
     if int(evidence.impossible):
         return Check((Alternative("a transition that is impossible in the class", np.inf),), delta, episodes)
     if by is not None:
-        if problem.sampling is not None:
-            raise OptionError(
-                "by= compares groups in a model class that is assumed to be correct; these kernels are estimates"
-            )
+        problem.check_exact_kernels("by= compares groups in a model class that is assumed to be correct")
         if log is None:
             raise OptionError(f"by= {NO_LOG}; make the run with from_episodes or from_log and check that")
         name, log_q_groups = _groups(model, log, by)
@@ -62,9 +59,7 @@ def check_model_class(
     names, is_auto = _parse(alternatives, model)
     if problem.sampling is not None:
         if not is_auto:
-            raise OptionError(
-                "alternatives test kernels that are assumed to be correct; these are estimates from samples"
-            )
+            problem.check_exact_kernels("alternatives test kernels that are assumed to be correct")
         return Check((), delta, episodes)
     results: list[Alternative] = []
     max_log = alternatives_of(model).max_log_likelihood(evidence, confidence) if names else 0.0

@@ -134,11 +134,10 @@ def check_constraints(problem: Problem, reward: Any, constraints: Any, model: st
                 f"{name} is estimated from recorded rewards, which a plan within constraints does not take; "
                 "give a table"
             )
-    if problem.sampling is not None:
-        raise OptionError(
-            "constraints= needs policies that draw actions at random, for which nothing is proved where kernels are "
-            "estimates from samples; give the kernels, or plan without constraints="
-        )
+    problem.check_exact_kernels(
+        "constraints= needs policies that draw actions at random, for which nothing is proved with samples; give the "
+        "kernels, or plan without constraints="
+    )
     if model != "likelihood":
         raise OptionError("constraints= plans in the maximum-likelihood estimate; leave model= out")
 

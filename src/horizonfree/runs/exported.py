@@ -35,8 +35,7 @@ def explicit_model(
         "0 to 0.001",
     )
     confidence, space = run.confidence(delta), run.problem.space
-    if confidence.is_refuted:
-        raise OptionError("the data refute the model class, so there is no confidence set to write")
+    confidence.check_not_refuted()
     if what == "estimate":
         low = np.asarray(confidence.kernel.prob)
         result = _written(run, np.asarray(confidence.kernel.succ), low, low)
