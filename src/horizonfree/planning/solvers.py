@@ -40,6 +40,7 @@ def optimal(kernel: Kernel, reward: Any, *, only_first: bool = False) -> Solutio
     have any sign and size; they must be finite. only_first: actions and values of the first step alone, [1, S] each,
     which takes the memory of two steps instead of H.
     """
+    check_instance(kernel, Kernel, "the kernel", ", such as problem.kernel()")
     reward = _check_reward(kernel, reward)
     return _solved(kernel, reward, all_values=not only_first, all_actions=not only_first)
 
@@ -51,7 +52,7 @@ def optimal_values(kernel: Kernel, rewards: Any, start: Any, *, policies: bool =
     in memory. One that does not depend on the step costs no memory when given as a view (`np.broadcast_to`). start: a
     state, or a distribution over states.
     """
-    check_kernel_type(kernel)
+    check_instance(kernel, Kernel, "the kernel", ", such as problem.kernel()")
     initial = start_distribution(start, kernel.num_states)
     value, policy = [], []
     for block in _blocks(rewards):
@@ -65,6 +66,7 @@ def optimal_values(kernel: Kernel, rewards: Any, start: Any, *, policies: bool =
 
 def evaluate(kernel: Kernel, reward: Any, policy: Any) -> Float[np.ndarray, "*R H1 S"]:
     """V of a policy [H, S] or [H, S, A] under a reward [H, S, A]; a leading axis R on either or both is a batch."""
+    check_instance(kernel, Kernel, "the kernel", ", such as problem.kernel()")
     reward = _check_reward(kernel, reward)
     check_finite_rewards(reward)
     policy = _check_policy(kernel, policy, reward.shape[-3])
@@ -85,6 +87,7 @@ def visits(kernel: Kernel, policy: Any, start: Any) -> Float[np.ndarray, "*R H S
 
     start: the first state, or a distribution over states. V_1 at the start = sum_h <d_h, r_h> for every reward.
     """
+    check_instance(kernel, Kernel, "the kernel", ", such as problem.kernel()")
     policy = _check_policy(kernel, policy, None)
     initial = start_distribution(start, kernel.num_states)
     if not _is_batch(policy):
@@ -105,13 +108,7 @@ def _solved(kernel: Kernel, reward: np.ndarray, *, all_values: bool, all_actions
     return result
 
 
-def check_kernel_type(kernel: Any) -> None:
-    """Raise an error unless it is a Kernel."""
-    check_instance(kernel, Kernel, "the kernel", ", such as problem.kernel()")
-
-
 def _check_reward(kernel: Any, reward: Any) -> Float[np.ndarray, "*R H S A"]:
-    check_kernel_type(kernel)
     table = check_floats(reward, "reward")
     sizes = kernel.num_states, kernel.num_actions
     is_reward = table.ndim in (3, 4) and table.shape[-2:] == sizes and 0 not in table.shape
@@ -121,7 +118,6 @@ def _check_reward(kernel: Any, reward: Any) -> Float[np.ndarray, "*R H S A"]:
 
 def _check_policy(kernel: Any, policy: Any, horizon: int | None) -> np.ndarray:
     """One table, or a batch of them, each as `policy_table` wants it."""
-    check_kernel_type(kernel)
     tables = check_real(policy, "policy")
     is_batch = _is_batch(tables)
     if not is_batch:
