@@ -202,7 +202,7 @@ def test_a_log_is_certified_and_kept_to_plan_with(shell: Shell) -> None:
         "certify": "Usage",
         "certify a --log plain.csv": "name the folder of a run, or a log",
         "certify a --param x=1": "--param belongs to --log; a run has its own",
-        "certify --log plain.csv --param nmu=3": "an unknown table has num_states",
+        "certify --log plain.csv --param nmu=3": "a tabular MDP has num_states",
         "certify --log nothing.csv": "there is no file nothing.csv",
     }.items():
         code, out, err = shell(line)

@@ -104,7 +104,7 @@ def run_of(
         if problem is None and kernels is None:
             odd = next((name for name in parameters if name not in OF_TABLE), None)
             if odd is not None:
-                raise OptionError(f"--param {odd}: an unknown table has {', '.join(OF_TABLE)}")
+                raise OptionError(f"--param {odd}: a tabular MDP has {', '.join(OF_TABLE)}")
             run = from_log(log, **options, **{**parameters, **of_table})
         else:
             leave_out("is of a log without a problem; a problem has its own: leave it out", **of_table)

@@ -81,7 +81,7 @@ class State(eqx.Module):
 
 
 class Jin2020(Explorer):
-    """Jin et al. 2020, for unknown tables: reach every state at every step, then replay those policies."""
+    """Jin et al. 2020, for tabular MDPs: reach every state at every step, then replay those policies."""
 
     per_goal: Annotated[int, "N0, episodes for each state and step"] = 10
     budget: Episodes = None

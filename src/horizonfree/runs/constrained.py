@@ -1,4 +1,4 @@
-"""Plans within constraints: the best policy whose costs are within bounds, with proofs (docs/constrained.md).
+"""Plans within constraints: the best policy whose costs are within bounds, with proofs (docs/further-proofs.md).
 
 Everything follows from bounds on single policies and rewards, on the event of the confidence set: for every reward and
 policy an interval [low, high] of V^pi, and gap >= V* - V^pi. No other property of a model class is used.
@@ -330,7 +330,7 @@ class Question:
         return any(self._is_out_of_reach(w) for w in tried)
 
     def _is_out_of_reach(self, weights: Float[np.ndarray, " m"]) -> bool:
-        """V*(-w.c) + w.b < 0 for every parameter: (2) of docs/constrained.md."""
+        """V*(-w.c) + w.b < 0 for every parameter: (2) of docs/further-proofs.md."""
         paid = rescale(self.space, -np.tensordot(weights, self.signed, 1))
         _, bounds = certify.planned(self.model, self.confidence, paid.table)
         bounds, certificate = certify.certified(self.model, self.confidence, bounds)

@@ -69,7 +69,7 @@ def from_log(
         terminated    optional, true or false: the system ended the episode in next_state. Without it no episode was
                       ended: what stops early was not observed further. `truncated` is not an ending.
 
-    problem: the model class that the log belongs to; without it, an unknown table with the states and actions of the
+    problem: the model class that the log belongs to; without it, a tabular MDP with the states and actions of the
         log. Names are kept in the run: plans, policies, files and messages use them. Whole numbers 0, 1, .., all of
         which occur, are states without names; any others become names.
     columns: names of columns, {"state": "status", "episode": "machine"}. Several columns make one state with a list,
@@ -427,7 +427,7 @@ def _numbers_of(rows: Rows, role: str, names: Mapping[str, int], size: int) -> I
 
 
 def _table(rows: Rows, missing: str, declared: Mapping[str, Any], terminal: Any) -> tuple[Problem, _Log]:
-    """The unknown table of a log, and its episodes."""
+    """The tabular MDP of a log, and its episodes."""
     S, states, state, open_states = _sizes(rows, "state", declared)
     A, actions, action, open_actions = _sizes(rows, "action", declared)
     log = _arrange(rows, state, action, missing)

@@ -1,4 +1,4 @@
-"""The trade-off between a reward and a cost, with a band that holds at every bound of the cost (docs/constrained.md).
+"""The trade-off between a reward and a cost, with a band for every bound of the cost (docs/further-proofs.md).
 
 Of the curve f(b), the best value among policies whose cost is b at most, a few policies and prices say everything:
 policies with their intervals bound it from below, weak duality from above.

@@ -1,4 +1,4 @@
-"""The class of unknown tables: every kernel with the given support, or every kernel at all.
+"""Tabular MDPs: every kernel with the given support, or every kernel at all.
 
 A parameter is a table of probabilities on the successor lists (mdp/space.py), [S, A, n]. A pair with one possible
 successor is known; every other reachable pair is unknown, and the unknown pairs are all that there is to learn. A

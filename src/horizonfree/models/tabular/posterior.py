@@ -1,4 +1,4 @@
-"""The posterior of an unknown table: independent Dirichlet laws, one for each pair (s,a).
+"""The posterior of a tabular MDP: independent Dirichlet laws, one for each pair (s,a).
 
     P(.|s,a) ~ Dirichlet(alpha_j + N(s,a,j)),   j over the m(s,a) possible successors, N the counts
 

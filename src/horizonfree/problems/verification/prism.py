@@ -1,7 +1,7 @@
 """PRISM and JANI models with unknown constants, through stormpy (extra `storm`).
 
 A model whose probabilities are polynomials in the unknown constants is a linear mixture MDP (affine.py). Others are a
-mixture of kernels, one for each combination of declared values of the constants, or an unknown table of which the
+mixture of kernels, one for each combination of declared values of the constants, or a tabular MDP of which the
 possible transitions are known.
 """
 
