@@ -99,7 +99,7 @@ def test_a_function_of_ones_own_makes_a_problem(shell: Shell) -> None:
         assert shell.json(line)["problem"] == "river-swim"
     for name, words in {
         "harbours:rivr": "has no function 'rivr'; did you mean 'river'?",
-        "harbours:number": "returns a int; it must return a Problem",
+        "harbours:number": "what harbours:number returns is a int; it must be a Problem",
         "harbours:broken": "fails: KeyError: 'gone'",
         "no_such_module:x": "importing no_such_module fails: ModuleNotFoundError",
         "nowhere.py:x": "importing nowhere.py fails: FileNotFoundError",

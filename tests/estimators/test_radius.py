@@ -41,7 +41,7 @@ def test_the_bias_is_the_root_of_d(d, B):
     noise = radius_hf.bernstein_2022(
         35, d=d, L=1 / alpha, lam=lam, sigma=1, R=1 / alpha, eps=gamma**-2, peak=gamma**-2, delta=0.1
     )
-    assert float(radius.beta_hf(7, sizes, 0.1) - noise) == pytest.approx(np.sqrt(d), rel=1e-10)
+    assert float(radius.beta_hf(7, sizes, 0.1)) - noise == pytest.approx(np.sqrt(d), rel=1e-10)
 
 
 def test_more_features_than_steps_do_not_break_the_radius():

@@ -202,12 +202,12 @@ def test_simulators_in_cells_are_a_class_for_a_real_car() -> None:
 
 
 REFUSALS = [
-    (lambda: hf.from_simulators([], horizon=3), "simulators is empty"),
+    (lambda: hf.from_simulators([], horizon=3), r"simulators is \[\]; it must be a list of at least one"),
     (lambda: hf.from_simulators(3, horizon=3), "simulators is 3; it must be a list"),
     (lambda: hf.from_simulators([np.zeros((2, 2))], horizon=3), "simulator 0 has type float64"),
     (
         lambda: hf.from_simulators([np.zeros((2, 2), int)], horizon=3),
-        r"shape \(2, 2\); counts are whole numbers",
+        r"shape \(2, 2\); it must be \[S, A, S\]",
     ),
     (lambda: hf.from_simulators(drawn(9), horizon=3, smoothing=-1), "smoothing is -1"),
     (

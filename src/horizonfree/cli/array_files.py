@@ -16,7 +16,6 @@ import numpy as np
 from numpy.lib import format as npy
 
 from horizonfree._validation import reading
-from horizonfree.cli._shared import check_form
 from horizonfree.errors import LogWarning, OptionError
 from horizonfree.mdp.names import ALL_STATES, STATE_BEFORE_START, STATE_IDS, number_of
 from horizonfree.problems.problem import Problem
@@ -60,8 +59,10 @@ def read_constraints(problem: Problem, at_most: list[str], at_least: list[str]) 
                 bound = float(number)
             except ValueError:
                 name, bound = "", 0.0
-            form = "FILE=NUMBER, such as cost.csv=0.01, or as reach:STATE,STATE=NUMBER"
-            check_form(name, f"{option} {text}", form)
+            if not name:
+                raise OptionError(
+                    f"{option} {text}: write it as FILE=NUMBER, such as cost.csv=0.01, or as reach:STATE,STATE=NUMBER"
+                )
             result.append(make(read_cost(problem, name), bound))
     return result
 

@@ -210,7 +210,7 @@ def labels_of(array: np.ndarray, name: str, categories: list[Any] | None = None)
     if present.dtype.kind == "f" and (present != np.floor(present)).any():
         odd = int(np.flatnonzero(~is_missing)[np.flatnonzero(present != np.floor(present))[0]])
         fix = f"bins={{{name!r}: 5}} makes five states of such a column, or round it first"
-        _refuse_cell(name, odd, array[odd], f"not a whole number; {fix}")
+        _refuse_cell(name, odd, float(array[odd]), f"not a whole number; {fix}")
     if present.dtype.kind == "f":
         present = present.astype(np.int64)
     if present.dtype.kind in "OM":
@@ -261,7 +261,7 @@ def reals_of(array: np.ndarray, name: str) -> Float[np.ndarray, " N"]:
         found[~is_missing] = array[~is_missing]
     odd = np.flatnonzero(np.isinf(found))
     if odd.size:
-        _refuse_cell(name, int(odd[0]), found[odd[0]], "not finite")
+        _refuse_cell(name, int(odd[0]), float(found[odd[0]]), "not finite")
     return found
 
 
