@@ -123,7 +123,8 @@ def _check_policy(kernel: Any, policy: Any, horizon: int | None) -> np.ndarray:
     if not is_batch:
         tables = tables[None]
     require_shape(tables.ndim >= 2, "policy", np.shape(policy), "[H, S] or [H, S, A]")
-    require_shape(len(tables), "the batch of policies", np.shape(policy), "of at least one")
+    if len(tables) == 0:
+        raise ShapeError("the batch of policies is empty; give at least one")
     H = tables.shape[1] if horizon is None else horizon
     checked = [policy_table(table, H, kernel.num_states, kernel.num_actions) for table in tables]
     return np.stack(checked) if is_batch else checked[0]
