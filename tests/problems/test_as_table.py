@@ -124,6 +124,10 @@ BAD_SPACES = [
         with_spaces(Box(0, 1, (2,)), Discrete(2)),
         r"the observation space .* is Box.*needs finite spaces: cut it into cells",
     ),
+    (
+        with_spaces(Box(np.float32([0, -np.inf]), np.float32([1, np.inf])), Discrete(2)),
+        r"hf.discretize\(env, \[10, \[-1, 0, 1\]\]\), ...\); at the shell --param 'bins=\[10, \[-1, 0, 1\]\]'",
+    ),
     (with_spaces(MultiDiscrete([3, 2]), Discrete(2)), r"observation 0 is not in MultiDiscrete"),
     (with_spaces(Discrete(5), Box(-1, 1, (1,))), r"the action space .* is Box"),
     (

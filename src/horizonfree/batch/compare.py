@@ -26,7 +26,6 @@ from horizonfree.explorers.registry import describe, display_marks, find_entry, 
 from horizonfree.mdp.rewards import occupancy
 from horizonfree.models.linear.model import LinearModel
 from horizonfree.models.tabular.model import TabularModel
-from horizonfree.problems import make
 from horizonfree.problems.problem import Problem
 from horizonfree.runs import until as stopping
 from horizonfree.runs.meter import comparison_meter
@@ -236,8 +235,7 @@ def view_of(problem: Problem, learns: Any, seen_as: Any = None) -> tuple[Problem
 
 
 def compare_in_processes(
-    name: str,
-    parameters: Mapping[str, Any],
+    problem: Problem,
     explorers: Entries,
     *,
     episodes: int,
@@ -247,7 +245,7 @@ def compare_in_processes(
     checkpoints: Sequence[int] | None = None,
     progress: bool | None = False,
 ) -> Iterator[tuple[str, list[Row] | str]]:
-    """`compare` on a named problem in several processes: label and rows, or an error, of each explorer as it ends.
+    """`compare` in several processes: label and rows, or an error, of each explorer as it ends.
 
     Explorers that need a reward get "stay in the last state". Wrong arguments raise before anything is explored.
     """
@@ -256,11 +254,9 @@ def compare_in_processes(
     if isinstance(seeds, int):
         check_count(seeds, "seeds")
     settings = {"episodes": episodes, "seeds": seeds, "delta": delta, "checkpoints": checkpoints}
-    entries, problem = parse_entries(explorers), make(name, **parameters)
-    totals = {}
-    for label, entry in entries.items():
-        totals[label] = _check(problem, entry, settings)
-    tasks = {label: (name, dict(parameters), label, entry, settings) for label, entry in entries.items()}
+    entries = parse_entries(explorers)
+    totals = {label: _check(problem, entry, settings) for label, entry in entries.items()}
+    tasks = {label: (problem, label, entry, settings) for label, entry in entries.items()}
     return _in_processes(tasks, totals, _seeds_text(seeds), workers, progress)
 
 
@@ -311,9 +307,8 @@ def _set_queue(queue: Any) -> None:
 
 
 @x64
-def _run_task(task: tuple[str, dict[str, Any], str, Entry, dict[str, Any]]) -> list[Row]:
-    name, parameters, label, entry, settings = task
-    problem = make(name, **parameters)
+def _run_task(task: tuple[Problem, str, Entry, dict[str, Any]]) -> list[Row]:
+    problem, label, entry, settings = task
     prepared = _prepare(problem, entry, settings, _last_state(problem))
     return prepared.rows(label, lambda done: None if _queue is None else _queue.put((label, done)))
 

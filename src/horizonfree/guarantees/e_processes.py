@@ -1,6 +1,6 @@
 """When the e-processes of a model class start, and their weights: declared before the first episode.
 
-Bets of richer classes against a class: e-values, and what they say. Proofs in docs/alternatives.md.
+Bets of richer classes against a class: e-values, and what they say. Proofs in docs/further-proofs.md.
 
 An alternative predicts every transition before it is seen; Q_n is the probability that it gave to what was seen.
 Against the best parameter of the class in hindsight,

@@ -5,8 +5,8 @@ kernels the names of the kernels). Without a name a state is called by its numbe
 "(3, 0)", which is (column, row) from 0. In a part of a problem STATE_IDS are the numbers of its states in the whole
 problem, which has ALL_STATES: texts use these numbers, arrays count the states of the part from 0.
 
-A state is accepted as a number, a name, any text that stands for it in a table, or, on a grid, a tuple (column, row).
-A list is several states.
+A state is accepted as a number, a name, any text that stands for it in a table, or a tuple: on a grid (column, row),
+else the entries of a name such as "(2, 1)". A list is several states.
 """
 
 import re
@@ -88,6 +88,8 @@ def state_text(layout: Mapping[str, Any], state: int) -> str:
 def number_of(layout: Mapping[str, Any], kind: str, value: Any, size: int) -> int:
     """The number of a state, action or weight from its name or number, or the text that stands for it in tables."""
     names = [str(x) for x in layout.get(kind) or ()]
+    if isinstance(value, tuple) and _tuple_text(value) in names:
+        value = _tuple_text(value)
     cell = _cell(layout, value) if kind == "states" else None
     if cell is not None:
         return _only_state(cell, _in_cell(layout, cell, size))
@@ -170,11 +172,16 @@ def start_of(layout: Mapping[str, Any], start: Any, size: int, unknown: str | No
 def _cell(layout: Mapping[str, Any], value: Any) -> tuple[Any, ...] | None:
     """The cell that a tuple, or a text on a grid, stands for; None for other values, and for names."""
     if isinstance(value, tuple):
-        return value
+        return None if _tuple_text(value) in (layout.get("states") or ()) else value
     if not isinstance(value, str) or layout.get(CELLS) is None or value in (layout.get("states") or ()):
         return None
     match = _CELL_TEXT.fullmatch(value)
     return (int(match[1]), int(match[2])) if match else None
+
+
+def _tuple_text(value: tuple[Any, ...]) -> str:
+    """A tuple as the name of an observation with several entries, such as "(2, 1)"."""
+    return f"({', '.join(map(str, value))})"
 
 
 def _in_cell(layout: Mapping[str, Any], cell: tuple[Any, ...], size: int) -> Int[np.ndarray, " n"]:

@@ -57,8 +57,8 @@ def read_table(env: Any) -> Table:
     kind = type(env).__name__
     if not hasattr(env, "P"):
         raise ShapeError(
-            f"{kind} has no table P; build the model class yourself (Mixture.from_kernels) and explore the environment "
-            "with known=problem"
+            f"{kind} has no table P, from which a problem could simulate itself; explore the environment itself, "
+            "hf.explore(env, ...) (at the shell horizonfree explore gymnasium:ID); with a model, known=problem"
         )
     P = env.P
     try:
