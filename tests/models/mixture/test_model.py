@@ -149,7 +149,7 @@ def test_numbers_in_numbers_out_in_double_precision(is_dense):
     np.testing.assert_allclose(kernel.expect(V[0]), kernel.dense() @ V[0], atol=1e-14)
     for call in (model.phi_V, kernel.expect):
         with pytest.raises(
-            ShapeError, match=rf"V has shape \(10,\); it must be .* its last axis must be the {S} states"
+            ShapeError, match=rf"V has shape \(10,\); it must be .* last axis must be the {S} states"
         ):
             call(np.ones(10))
     with pytest.raises(ShapeError, match=r"theta has shape \(3,\); it must be \(2,\)"):
