@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from horizonfree._validation import check_size, reading, require
 from horizonfree.errors import OptionError
 from horizonfree.problems.verification.explicit import (
     MAX_MODEL_SIZE,
@@ -54,14 +55,10 @@ def read_drn(path: Any) -> ExplicitModel:
     4
     """
     file = check_path(path)
-    try:
-        if file.stat().st_size > MAX_BYTES:
-            raise OptionError(f"{file} has {file.stat().st_size:,} bytes; at most {MAX_BYTES:,} are read")
+    with reading(f"model {file}", "a DRN file"):
+        size = file.stat().st_size
+        check_size(size, MAX_BYTES, f"{file} has {size:,} bytes", "write a smaller model")
         lines = file.read_text(encoding="utf-8").split("\n")
-    except OSError as error:
-        raise OptionError(f"model {file}: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise OptionError(f"model {file} is no DRN file: {error}") from None
     return _Reader(file, lines).model()
 
 
@@ -110,10 +107,8 @@ class _Reader:
         text = self.header.get(key)
         if text is None:
             return None
-        if not (text.isascii() and text.isdigit() and len(text) < 12) or int(text) > MAX_MODEL_SIZE:
-            raise OptionError(
-                f"{self.file}: {key} is {text[:30]!r}; it must be a number up to {MAX_MODEL_SIZE:,}"
-            )
+        is_number = text.isascii() and text.isdigit() and len(text) < 12 and int(text) <= MAX_MODEL_SIZE
+        require(is_number, f"{self.file}: {key}", text[:30], f"a number up to {MAX_MODEL_SIZE:,}")
         return int(text)
 
     def model(self) -> ExplicitModel:
