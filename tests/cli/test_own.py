@@ -101,8 +101,8 @@ def test_a_function_of_ones_own_makes_a_problem(shell: Shell) -> None:
         "harbours:rivr": "has no function 'rivr'; did you mean 'river'?",
         "harbours:number": "returns a int; it must return a Problem",
         "harbours:broken": "fails: KeyError: 'gone'",
-        "no_such_module:x": "no_such_module cannot be imported: ModuleNotFoundError",
-        "nowhere.py:x": "nowhere.py cannot be imported: FileNotFoundError",
+        "no_such_module:x": "importing no_such_module fails: ModuleNotFoundError",
+        "nowhere.py:x": "importing nowhere.py fails: FileNotFoundError",
     }.items():
         code, _, err = shell(f"explore {name} --episodes 4")
         assert code == 2

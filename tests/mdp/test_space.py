@@ -98,9 +98,13 @@ NO_STARTS = [
     (
         [0.5, 0.5],
         ShapeError,
-        r"^start has shape \(2,\); a distribution over the 5 states has shape \(5,\)$",
+        r"^start has shape \(2,\); it must be \(5,\), a distribution over the 5 states$",
     ),
-    (np.eye(5), ShapeError, r"^start has shape \(5, 5\); a distribution over the 5 states"),
+    (
+        np.eye(5),
+        ShapeError,
+        r"^start has shape \(5, 5\); it must be \(5,\), a distribution over the 5 states",
+    ),
     (["a"] * 5, ShapeError, "^start has type .*; it must hold real numbers"),
     ([1.5, -0.5, 0, 0, 0], KernelError, r"^start\[1\] is -0.5; every probability must be a number >= 0$"),
     ([1, 0, 0, np.nan, 0], KernelError, r"^start\[3\] is nan; every probability must be"),

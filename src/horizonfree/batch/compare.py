@@ -16,7 +16,7 @@ import numpy as np
 
 from horizonfree._plots import CURVE_TITLES, LOSS_TOLERANCE, draw_bands, legend, new_axes, save_figure
 from horizonfree._repr import data_frame, picture_html
-from horizonfree._validation import check_bool, check_choice, check_count, check_instance, short_repr
+from horizonfree._validation import check_bool, check_choice, check_count, check_instance, require, short_repr
 from horizonfree._x64 import x64
 from horizonfree.batch.explore import prepare, run_job
 from horizonfree.batch.job import Job
@@ -330,23 +330,19 @@ def _seeds_text(seeds: Any) -> str:
 
 def parse_entries(explorers: Any) -> dict[str, Entry]:
     """The explorers of a comparison by their labels."""
-    if isinstance(explorers, (str, Explorer)) or not isinstance(explorers, (Mapping, Sequence)):
-        raise OptionError(
-            f"explorers is {short_repr(explorers)}; it must be a list of names, or names with options"
-        )
+    is_list = isinstance(explorers, (Mapping, Sequence)) and not isinstance(explorers, str)
+    require(is_list, "explorers", explorers, "a list of names, or names with options")
     if isinstance(explorers, Mapping):
         tables = dict(explorers)
     else:
-        wrong = [x for x in explorers if not isinstance(x, (str, Explorer))]
-        if wrong:
-            raise OptionError(f"explorers holds {short_repr(wrong[0])}; it must hold names or explorers")
+        for x in explorers:
+            require(isinstance(x, (str, Explorer)), "an entry of explorers", x, "a name or an explorer")
         tables = {}
         for x in explorers:
             tables[_unused(x if isinstance(x, str) else describe(x)[0], tables)] = (
                 {} if isinstance(x, str) else x
             )
-    if not tables:
-        raise OptionError("there is nothing to compare; name at least one explorer")
+    require(tables, "explorers", explorers, "a list of at least one; there is nothing to compare")
     return {str(name): _entry(name, table) for name, table in tables.items()}
 
 
@@ -360,14 +356,10 @@ def _unused(name: str, tables: Mapping[str, Any]) -> str:
 
 
 def _entry(name: Any, table: Any) -> Entry:
-    if not isinstance(name, str):
-        raise OptionError(f"explorers holds {short_repr(name)}; it must hold names")
+    require(isinstance(name, str), "an entry of explorers", name, "a name")
     if isinstance(table, Explorer):
         return Entry(describe(table)[0], {}, table)
-    if not isinstance(table, Mapping):
-        raise OptionError(
-            f"explorer {short_repr(name)} has {short_repr(table)}; it must have options by name"
-        )
+    require(isinstance(table, Mapping), f"what explorer {short_repr(name)} has", table, "options by name")
     options = {str(key): x for key, x in table.items()}
     algorithm, seen_as = options.pop("name", name), options.pop("seen_as", None)
     if isinstance(algorithm, Explorer):

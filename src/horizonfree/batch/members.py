@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from horizonfree._validation import check_floats, check_int, check_seed, require, short_repr
+from horizonfree._validation import check_floats, check_int, check_seed, require
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.explorers.base import Explorer
 from horizonfree.models.base import Model
@@ -83,8 +83,7 @@ def resolve_problems(problem: Problem | Sequence[Problem], truths: Any) -> tuple
     require(np.iterable(truths), "truths", truths, "a list of parameters")
     model = problem.model
     parameters = [model.parameter(truth, f"truths[{i}]") for i, truth in enumerate(truths)]
-    if not parameters:
-        raise OptionError("truths is empty; give at least one")
+    require(parameters, "truths", truths, "a list of at least one parameter")
     return tuple(Problem(model, x, problem.name, None, problem.layout) for x in parameters)
 
 
@@ -92,10 +91,8 @@ def resolve_explorers(explorer: Explorer, over: Any) -> tuple[Explorer, ...]:
     """The explorer, or one for each value of one of its numeric options."""
     if over is None:
         return (explorer,)
-    if not isinstance(over, Mapping) or len(over) != 1:
-        raise OptionError(
-            f"over is {short_repr(over)}; it must name one number of the explorer, as in {{'scale': [0.1, 1.0]}}"
-        )
+    is_one = isinstance(over, Mapping) and len(over) == 1
+    require(is_one, "over", over, "a dictionary of one number of the explorer, as in {'scale': [0.1, 1.0]}")
     ((name, values),) = over.items()
     known = [x.name for x in dataclasses.fields(explorer) if isinstance(getattr(explorer, x.name), float)]
     if name not in known:

@@ -14,6 +14,7 @@ from horizonfree.cli._shared import (
     console,
     format_number,
     int_option,
+    leave_out,
     make_output_folder,
     open_run,
     output,
@@ -82,8 +83,7 @@ def compare(
         return _compare_explorers(problem, out, json, delta=delta, **given)
     if not folders:
         raise OptionError("name folders of runs, or a problem with --problem")
-    if given:
-        raise OptionError(f"--{next(iter(given))} belongs to --problem; runs are compared as they are")
+    leave_out("belongs to --problem; runs are compared as they are", **given)
     runs = {str(folder): open_run(folder) for folder in folders}
     if len(runs) < len(folders):
         raise RunError("the same run is named twice; name each once")

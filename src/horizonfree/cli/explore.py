@@ -22,6 +22,7 @@ from horizonfree.cli._shared import (
     expand_user,
     float_option,
     int_option,
+    leave_out,
     make_problem,
     make_reward,
     output,
@@ -251,8 +252,8 @@ def _start_run(chosen: config.Settings) -> "Run":
     if clashes:
         name = min(clashes)
         raise OptionError(f"--opt {name}=...: use --{name.replace('_', '-')} instead")
-    if chosen.known_rules and not str(chosen.problem).startswith("gymnasium:"):
-        raise OptionError("--known-rules is for gymnasium:ID only")
+    if not str(chosen.problem).startswith("gymnasium:"):
+        leave_out("is for gymnasium:ID only", known_rules=chosen.known_rules)
     problem, env, is_tabular = _make(chosen)
     problem = problem.reachable_part() if chosen.reachable else problem
     explorer = resolve_typed_name(chosen.explorer or problem.model.explorer)

@@ -18,8 +18,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from horizonfree._extras import needs_extra
-from horizonfree._validation import did_you_mean, suggestion
-from horizonfree.errors import HorizonfreeError, OptionError, UnknownNameError
+from horizonfree._validation import calling, did_you_mean, reading, suggestion
+from horizonfree.errors import OptionError, UnknownNameError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,7 +68,8 @@ def _arrays(path: Path) -> "dict[str, np.ndarray]":
     """All entries of an .npz file, without unpickling."""
     import numpy as np
 
-    try:
+    form = "an .npz file of arrays, as written by numpy.savez"
+    with reading(f"kernels {path}", form, Exception):
         content = np.load(path, allow_pickle=False)
         if isinstance(content, np.ndarray):
             raise OptionError(
@@ -76,14 +77,6 @@ def _arrays(path: Path) -> "dict[str, np.ndarray]":
             )
         with content as file:
             return {key: file[key] for key in file.files}
-    except OSError as error:
-        raise OptionError(f"kernels {path}: {error.strerror or error}") from None
-    except OptionError:
-        raise
-    except Exception as error:  # an invalid archive can raise anything
-        raise OptionError(
-            f"kernels {path} is not an .npz file of arrays, as written by numpy.savez: {error}"
-        ) from None
 
 
 ABOUT = ("horizon", "start", "terminal")  # parameters for hf.explore
@@ -128,12 +121,8 @@ def call_function(name: str, param: dict[str, Any]) -> tuple[Any, dict[str, Any]
     except (TypeError, ValueError):  # a callable without a signature
         takes = {*ABOUT, *CUTS}
     rest = {key: x for key, x in param.items() if key in (*ABOUT, *CUTS) and key not in takes}
-    try:
+    with calling(name):
         return build(**{key: x for key, x in param.items() if key not in rest}), rest
-    except HorizonfreeError:
-        raise
-    except Exception as error:  # of the user's function
-        raise OptionError(f"{name} fails: {type(error).__name__}: {error}") from error
 
 
 def is_env(x: Any) -> bool:
@@ -144,7 +133,7 @@ def is_env(x: Any) -> bool:
 
 def _module(where: str) -> ModuleType:
     """A module by name or by its file."""
-    try:
+    with calling(f"importing {where}", "write it as module:function or file.py:function"):
         if where.endswith(".py"):
             spec = importlib.util.spec_from_file_location(Path(where).stem, where)
             assert spec is not None  # the ending is Python's
@@ -155,11 +144,6 @@ def _module(where: str) -> ModuleType:
         if "" not in sys.path:
             sys.path.insert(0, "")
         return importlib.import_module(where)
-    except HorizonfreeError:
-        raise
-    except Exception as error:  # of the user's module
-        usage = "write it as module:function or file.py:function"
-        raise OptionError(f"{where} cannot be imported: {type(error).__name__}: {error}; {usage}") from error
 
 
 # Models of model checkers on the command line: PRISM and JANI with unknown constants, DRN and UMB.
@@ -248,7 +232,5 @@ def _value(x: Any, name: str) -> Any:
     """A parameter; lists are written as in JSON."""
     if not (isinstance(x, str) and x.startswith("[")):
         return x
-    try:
+    with reading(f"--param {name}={x}", "a list"):
         return json.loads(x)
-    except json.JSONDecodeError as error:
-        raise OptionError(f"--param {name}={x} is no list: {error}") from None

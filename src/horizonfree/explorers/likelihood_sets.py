@@ -34,7 +34,7 @@ from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.oracle.box import box_max
 from horizonfree.oracle.objective import Prepared
 from horizonfree.oracle.result import relaxed
-from horizonfree.oracle.variance_bound import variance_bound
+from horizonfree.oracle.variance import variance_bound
 
 BETA = 0.5  # twice of it is the radius of (1)
 TINY = 1e-12  # of the largest width, added in every direction, so that matrices have roots

@@ -17,11 +17,14 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import node
 from horizonfree._validation import (
+    check_choice,
     check_finite_rewards,
     check_floats,
     check_int,
     did_you_mean,
-    short_repr,
+    require,
+    require_entries,
+    require_shape,
 )
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mdp import names
@@ -117,10 +120,7 @@ def resolve(problem: HasSpace, reward: RewardLike, *, scale: str = "total") -> R
             if space.acts is None
             else replace(reward, table=redirect_forbidden(space.acts, reward.table, axis=1))
         )
-    if not isinstance(scale, str) or scale not in SCALES:
-        raise RewardError(
-            f"scale is {short_repr(scale)}; it must be 'total', 'per-step' or 'rescale'{did_you_mean(scale, SCALES)}"
-        )
+    check_choice(scale, "scale", SCALES, RewardError)
     if scale == "rescale":
         return rescale(space, reward)
     table = as_table(space, reward)
@@ -128,12 +128,8 @@ def resolve(problem: HasSpace, reward: RewardLike, *, scale: str = "total") -> R
         _check(space, table)
         return Reward(table)
     _check_entries(table)
-    high = np.argwhere(table > 1 + TOTAL_TOLERANCE)
-    if high.size:
-        h, s, a = high[0]
-        raise RewardError(
-            f"reward[h={h}, s={s}, a={a}] is {table[h, s, a]:.12g}; with scale='per-step' entries lie in [0, 1]"
-        )
+    meaning = "with scale='per-step' entries lie in [0, 1]"
+    require_entries(table <= 1 + TOTAL_TOLERANCE, "reward", table, meaning, RewardError, "[h={}, s={}, a={}]")
     return Reward(table / space.horizon, factor=float(space.horizon))
 
 
@@ -154,12 +150,10 @@ def _check(space: Space, table: Float[np.ndarray, "H S A"]) -> None:
 
 
 def _check_entries(table: Float[np.ndarray, "H S A"]) -> None:
-    if table.min() < 0:
-        h, s, a = np.argwhere(table < 0)[0]
-        raise RewardError(
-            f"reward[h={h}, s={s}, a={a}] is {table[h, s, a]:.6g}; on this scale rewards must be >= 0: the scale "
-            "'rescale' takes any rewards or costs, and answers in their units"
-        )
+    meaning = (
+        "rewards must be >= 0 on this scale: the scale 'rescale' takes any rewards or costs, in their units"
+    )
+    require_entries(table >= 0, "reward", table, meaning, RewardError, "[h={}, s={}, a={}]")
 
 
 def rescale(problem: HasSpace, reward: RewardLike) -> Reward:
@@ -208,10 +202,9 @@ def as_table(problem: HasSpace, reward: RewardLike) -> Float[np.ndarray, "H S A"
 def _shaped(space: Space, reward: Any, shapes: list[tuple[int, ...]]) -> np.ndarray:
     """An array of finite numbers in one of these shapes."""
     array = check_floats(reward, "the reward")
-    if array.shape not in shapes:
-        words = {1: "[S]", 2: "[S, A]", 3: "[H, S, A]"}
-        allowed = " or ".join(f"{words[len(shape)]}={shape}" for shape in shapes)
-        raise ShapeError(f"the reward has shape {array.shape}; it must be {allowed}")
+    words = {1: "[S]", 2: "[S, A]", 3: "[H, S, A]"}
+    allowed = " or ".join(f"{words[len(shape)]}={shape}" for shape in shapes)
+    require_shape(array.shape in shapes, "the reward", array.shape, allowed)
     if array.ndim > 1:
         array = redirect_forbidden(space.acts, array, axis=array.ndim - 2)
     check_finite_rewards(array)
@@ -332,10 +325,8 @@ def family(problem: HasSpace, rewards: Any) -> tuple[str, Sequence[Reward]]:
         isinstance(rewards, np.ndarray) and rewards.ndim > 0
     )
     if not is_list or not len(rewards):
-        near = did_you_mean(rewards, FAMILIES) if isinstance(rewards, str) else ""
-        raise RewardError(
-            f"rewards is {short_repr(rewards)}; it must be 'goals', 'occupancies' or a list of rewards{near}"
-        )
+        near = did_you_mean(rewards, FAMILIES)
+        require(False, "rewards", rewards, f"'goals', 'occupancies' or a list of rewards{near}", RewardError)
     return _all(len(rewards), "reward", "rewards"), [resolve(space, reward) for reward in rewards]
 
 

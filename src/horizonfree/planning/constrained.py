@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from horizonfree.errors import OptionError
+from horizonfree._validation import check_size
 from horizonfree.planning.induction import best_policy, occupancy_measure
 
 if TYPE_CHECKING:
@@ -79,11 +79,13 @@ class OccupancyProgram:
         h, s, a = self.at
         succ, prob = np.asarray(kernel.succ)[s, a], np.asarray(kernel.prob)[s, a]
         is_moved = (h < H - 1)[:, None] & (prob > 0)
-        if len(h) + np.count_nonzero(is_moved) + costs.shape[0] * len(h) > MAX_NONZEROS:
-            raise OptionError(
-                f"the linear programme of {H} steps, {S} states and {A} actions has {np.count_nonzero(is_moved):,} "
-                f"transitions; at most {MAX_NONZEROS:,} are solved: plan for fewer steps, or for a part of the states"
-            )
+        transitions = np.count_nonzero(is_moved)
+        check_size(
+            len(h) + transitions + costs.shape[0] * len(h),
+            MAX_NONZEROS,
+            f"the linear programme of {H} steps, {S} states and {A} actions has {transitions:,} transitions",
+            "plan for fewer steps, or for a part of the states",
+        )
         row = np.full((H, S), -1)
         row[reached] = np.arange(np.count_nonzero(reached))
         column, slot = np.nonzero(is_moved)

@@ -13,6 +13,7 @@ from horizonfree._validation import (
     check_floats,
     check_instance,
     check_int,
+    check_square,
     require,
     short_repr,
 )
@@ -303,8 +304,7 @@ class Tabular(Problem):
         np.int64(50)
         """
         table = check_floats(P, "P")
-        if table.ndim != 3 or table.shape[0] != table.shape[2] or 0 in table.shape:
-            raise ShapeError(f"P has shape {table.shape}; it must be [S, A, S]")
+        check_square(table, "P")
         S, A, _ = table.shape
         ended = _terminal(terminal, S, layout, states)
         possible, is_known = _possible(S, A, support, table > 0, ended)
@@ -432,11 +432,9 @@ def _split_names(kernels: Any) -> tuple[list[str] | None, Any]:
     """The names of the kernels, None where they have none, and the kernels."""
     if not isinstance(kernels, Mapping):
         return None, kernels
-    if not kernels:
-        raise KernelError("the dictionary of kernels is empty; give at least one, {name: kernel}")
-    wrong = next((name for name in kernels if not isinstance(name, str)), None)
-    if wrong is not None:
-        raise KernelError(f"kernel {short_repr(wrong)} has no name; the keys of kernels must be text")
+    require(kernels, "kernels", kernels, "a dictionary of at least one kernel, {name: kernel}", KernelError)
+    for name in kernels:
+        require(isinstance(name, str), "the name of a kernel", name, "text", KernelError)
     return list(kernels), list(kernels.values())
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._deprecated import renamed, warn_renamed
 from horizonfree._repr import ReprMixin, ReprTable, join_names
 from horizonfree._validation import check_choice, require
-from horizonfree.errors import SimulationError
+from horizonfree.errors import OptionError, SimulationError
 from horizonfree.mdp import names
 from horizonfree.mdp.events import Event, check_event
 from horizonfree.mdp.policies import is_allowed, policy_table
@@ -64,6 +64,11 @@ class Problem(ReprMixin):
     def _replace(self, **changes: Any) -> Self:
         """A copy with other values of some fields."""
         return self._from_fields(**{x.name: getattr(self, x.name) for x in fields(Problem)} | changes)
+
+    def check_exact_kernels(self, reason: str) -> None:
+        """Raise an error where the kernels were estimated from samples, for which REASON holds no more."""
+        if self.sampling is not None:
+            raise OptionError(f"{reason}; the kernels of this problem were estimated from samples")
 
     @property
     def space(self) -> Space:

@@ -9,7 +9,6 @@ A digest is the SHA-256 of the arrays that a certificate is computed from: of th
 """
 
 import base64
-import binascii
 import hashlib
 import math
 import zlib
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from horizonfree import __version__
+from horizonfree._validation import reading
 from horizonfree.errors import OptionError, RunError
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.mdp.events import Event
@@ -176,7 +176,7 @@ def packed(x: np.ndarray) -> dict[str, Any]:
 
 def unpacked(value: Any, shapes: list[tuple[int, ...]], kinds: str) -> np.ndarray:
     """The array, of one of these shapes and kinds of numbers; nothing larger is unpacked."""
-    try:
+    with reading("an array of the question", "readable", KeyError, TypeError, ValueError, zlib.error):
         shape, dtype = tuple(value["shape"]), np.dtype(value["dtype"])
         if shape not in shapes or dtype.kind not in kinds:
             raise OptionError(
@@ -187,10 +187,6 @@ def unpacked(value: Any, shapes: list[tuple[int, ...]], kinds: str) -> np.ndarra
         if len(content) != size:
             raise OptionError("an array of the question has another size than it says")
         return np.frombuffer(content, dtype).reshape(shape)
-    except (KeyError, TypeError, ValueError, zlib.error, binascii.Error) as error:
-        if isinstance(error, OptionError):
-            raise
-        raise OptionError(f"an array of the question is damaged: {error}") from None
 
 
 def read(path: Any) -> dict[str, Any]:

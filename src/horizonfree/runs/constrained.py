@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._validation import check_number, require, short_repr
+from horizonfree._validation import check_number, require
 from horizonfree.errors import OptionError, RewardError
 from horizonfree.guarantees.certificate import (
     about,
@@ -123,10 +123,8 @@ def check_constraints(problem: Problem, reward: Any, constraints: Any, model: st
         "a list such as [hf.at_most(cost, 0.01)]",
     )
     for i, constraint in enumerate(constraints):
-        if not isinstance(constraint, Constraint):
-            raise OptionError(
-                f"constraints[{i}] is {short_repr(constraint)}; make it with hf.at_most or hf.at_least"
-            )
+        is_one = isinstance(constraint, Constraint)
+        require(is_one, f"constraints[{i}]", constraint, "made with hf.at_most or hf.at_least")
     for name, x in [
         ("reward", reward),
         *((f"constraints[{i}]", c.reward) for i, c in enumerate(constraints)),
@@ -136,11 +134,10 @@ def check_constraints(problem: Problem, reward: Any, constraints: Any, model: st
                 f"{name} is estimated from recorded rewards, which a plan within constraints does not take; "
                 "give a table"
             )
-    if problem.sampling is not None:
-        raise OptionError(
-            "constraints= needs policies that draw actions at random, for which nothing is proved where kernels are "
-            "estimates from samples; give the kernels, or plan without constraints="
-        )
+    problem.check_exact_kernels(
+        "constraints= needs policies that draw actions at random, for which nothing is proved with samples; give the "
+        "kernels, or plan without constraints="
+    )
     if model != "likelihood":
         raise OptionError("constraints= plans in the maximum-likelihood estimate; leave model= out")
 

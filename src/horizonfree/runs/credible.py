@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from horizonfree._validation import check_floats, check_probability
-from horizonfree.errors import HorizonfreeError, ModelError, OptionError
+from horizonfree.errors import HorizonfreeError, OptionError
 from horizonfree.mdp.events import Lift
 from horizonfree.mdp.rewards import Reward
 from horizonfree.models.posterior import Posterior, posterior
@@ -138,21 +138,16 @@ def posterior_of(run: Any, draws: int, prior: Any, seed: int) -> Posterior:
     is_named = prior is None or isinstance(prior, str)
     key = draws, seed, prior if is_named else check_floats(prior, "prior").tobytes()
     if key not in run._posterior:
-        if run.problem.sampling is not None:
-            raise OptionError(
-                "kernels of this problem are estimates from samples, whose error a posterior of the weights would "
-                "ignore; only proved bounds are available"
-            )
+        run.problem.check_exact_kernels(
+            "a posterior ignores the error of samples; only proved bounds are available"
+        )
         if run.problem.radii is not None:
             raise OptionError(
                 "a posterior assumes that the model class is correct, and here cells have errors; only proved "
                 "bounds are available"
             )
         confidence = run.confidence()
-        if confidence.is_refuted:
-            raise ModelError(
-                f"the data refute the model class, so there is no posterior in it: {confidence.refutation()}"
-            )
+        confidence.check_not_refuted()
         result = posterior(run.problem.model, run.evidence, draws=draws, prior=prior, seed=seed)
         run._posterior.clear()
         run._posterior[key] = result

@@ -15,6 +15,7 @@ from horizonfree._jit import jit
 from horizonfree._validation import (
     check_bool,
     check_count,
+    check_instance,
     check_number,
     check_seed,
     require,
@@ -251,11 +252,7 @@ def _problem_to_learn(problem: Any, known: Any, encode: Any, about: dict[str, An
         return unknown_table(problem, encode=encode, **about)
     if isinstance(known, Model):
         return problem_of_model(known)
-    if not isinstance(known, Problem):
-        raise OptionError(
-            f"known is a {type(known).__name__}; it must be a Problem, such as Mixture.from_kernels returns"
-        )
-    return known
+    return check_instance(known, Problem, "known", ", such as Mixture.from_kernels returns")
 
 
 def _suggest_reachable_part(problem: Problem) -> None:

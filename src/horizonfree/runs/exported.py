@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from horizonfree._validation import did_you_mean, require, short_repr
+from horizonfree._validation import check_choice, require
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import confidence_of
 from horizonfree.mdp import names
@@ -27,10 +27,7 @@ def explicit_model(
     run: Any, what: str = "interval", *, delta: float = 0.05, floor: float = 0.0
 ) -> ExplicitModel:
     """The model of a run, with the names, labels and rewards of its problem."""
-    if not isinstance(what, str) or what not in WHAT:
-        raise OptionError(
-            f"what is {short_repr(what)}; it must be 'interval' or 'estimate'{did_you_mean(what, WHAT)}"
-        )
+    check_choice(what, "what", WHAT)
     require(
         not isinstance(floor, bool) and isinstance(floor, (int, float)) and 0 <= floor <= 1e-3,
         "floor",
@@ -38,8 +35,7 @@ def explicit_model(
         "0 to 0.001",
     )
     confidence, space = run.confidence(delta), run.problem.space
-    if confidence.is_refuted:
-        raise OptionError("the data refute the model class, so there is no confidence set to write")
+    confidence.check_not_refuted()
     if what == "estimate":
         low = np.asarray(confidence.kernel.prob)
         result = _written(run, np.asarray(confidence.kernel.succ), low, low)

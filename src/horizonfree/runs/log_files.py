@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._validation import (
     check_choice,
     check_count,
+    check_instance,
     check_real,
     require,
     short_repr,
@@ -95,8 +96,8 @@ def from_log(
     >>> run.episodes, run.plan(hf.goal(run.problem, "low")).policy.shape
     (2, (2, 2))
     """
-    if not isinstance(problem, Problem | None):
-        raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Problem")
+    if problem is not None:
+        check_instance(problem, Problem, "the problem")
     check_choice(missing, "missing", TREATMENTS)
     rows = read_rows(source, roles_of(columns), bins)
     declared = {
@@ -172,7 +173,7 @@ def certify(
             )
         run = from_episodes(problem, episodes, ended=ended, budget=budget)
     elif episodes is not None or ended is not None:
-        raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Problem")
+        check_instance(problem, Problem, "the problem")
     else:
         run = from_log(problem, budget=budget, **log)
     return run.certificate(delta, misspecification=misspecification, alternatives=alternatives)

@@ -7,7 +7,7 @@ from horizonfree.mdp.space import Space
 from horizonfree.models.base import Diagnostics, Intervals
 from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.mixture.confidence import MixtureConfidence
-from horizonfree.models.mixture.divergence import at_slots
+from horizonfree.models.mixture.ellipsoid import at_slots
 from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.likelihood import coordinates, predict, pseudo_counts, whiten
 from horizonfree.models.mixture.model import MixtureModel

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._validation import check_floats, require, short_repr
+from horizonfree._validation import check_floats, require, require_entries, require_shape
 from horizonfree.errors import ModelError, OptionError
 from horizonfree.models.draws import LEAST_EFFECTIVE, R_HAT, Convergence, Draws, converged
 from horizonfree.models.mixture.alternatives import by_kernel, has_weights
@@ -92,12 +92,10 @@ def _concentrations(prior: Any, d: int) -> tuple[Float[np.ndarray, " d"], str]:
         return np.ones(d), "uniform on the weights"
     require(not isinstance(prior, str), "prior", prior, "'uniform', a number, or one for each kernel")
     alpha = check_floats(prior, "prior")
-    if alpha.shape not in ((), (d,)):
-        raise OptionError(
-            f"prior has shape {alpha.shape}; concentrations are a number, or one for each of {d}"
-        )
-    if not (np.isfinite(alpha) & (alpha > 0)).all():
-        raise OptionError(f"prior is {short_repr(prior)}; concentrations are numbers above 0")
+    meaning = f"a number, or one for each of {d}"
+    require_shape(alpha.shape in ((), (d,)), "prior", alpha.shape, meaning, OptionError)
+    is_concentration = np.isfinite(alpha) & (alpha > 0)
+    require_entries(is_concentration, "prior", alpha, "concentrations are numbers above 0", OptionError)
     words = f"Dirichlet, {float(alpha):g} for each kernel" if alpha.ndim == 0 else "Dirichlet as given"
     return np.broadcast_to(alpha, (d,)), words
 

@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from horizonfree._validation import check_size, reading, require
 from horizonfree.errors import OptionError
 from horizonfree.problems.verification.explicit import LARGEST, UNNAMED, ExplicitModel, check_path, checked
 
@@ -48,14 +49,10 @@ def read_drn(path: Any) -> ExplicitModel:
     4
     """
     file = check_path(path)
-    try:
-        if file.stat().st_size > MOST_BYTES:
-            raise OptionError(f"{file} has {file.stat().st_size:,} bytes; at most {MOST_BYTES:,} are read")
+    with reading(f"model {file}", "a DRN file"):
+        size = file.stat().st_size
+        check_size(size, MOST_BYTES, f"{file} has {size:,} bytes", "write a smaller model")
         lines = file.read_text(encoding="utf-8").split("\n")
-    except OSError as error:
-        raise OptionError(f"model {file}: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise OptionError(f"model {file} is no DRN file: {error}") from None
     return _Reader(file, lines).model()
 
 
@@ -104,8 +101,8 @@ class _Reader:
         text = self.header.get(key)
         if text is None:
             return None
-        if not (text.isascii() and text.isdigit() and len(text) < 12) or int(text) > LARGEST:
-            raise OptionError(f"{self.file}: {key} is {text[:30]!r}; it must be a number up to {LARGEST:,}")
+        is_number = text.isascii() and text.isdigit() and len(text) < 12 and int(text) <= LARGEST
+        require(is_number, f"{self.file}: {key}", text[:30], f"a number up to {LARGEST:,}")
         return int(text)
 
     def model(self) -> ExplicitModel:
