@@ -7,6 +7,7 @@ const ARROWS = {
   north: [0, -1], east: [1, 0], south: [0, 1], west: [-1, 0],
 };
 const MIN_ARROW_SIZE = 13; // pixels of a cell with an arrow
+const MIN_SHARE = 0.05; // probability of an action that is drawn
 const MOVES = { ArrowUp: [0, -1], ArrowRight: [1, 0], ArrowDown: [0, 1], ArrowLeft: [-1, 0] };
 
 export function makeBoard(canvas, problem, events) {
@@ -38,8 +39,10 @@ export function makeBoard(canvas, problem, events) {
     cells.forEach(([x, y], s) => {
       const share = view.shade(s);
       fill(x, y, share, gap);
+      if (view.avoid[s]) hatch(x, y, gap);
       if (view.weights[s] !== 0) paint(x, y, view.weights[s]);
-      if (view.policy && size >= MIN_ARROW_SIZE && view.matters(s)) action(x, y, actions[view.policy[s]], share);
+      if (!view.policy || size < MIN_ARROW_SIZE || !view.matters(s)) return;
+      for (const [a, p] of view.draws.get(s) ?? [[view.policy[s], 1]]) action(x, y, actions[a], share, p);
     });
     view.starts.forEach((s) => mark(cells[s], 0.43, colors.ink));
     if (view.path) trail(view.path, view.at);
@@ -60,6 +63,24 @@ export function makeBoard(canvas, problem, events) {
     context.fillRect(x * size, y * tall, size - gap, tall - gap);
     context.fillStyle = mix(colors.cell, colors.accent, share);
     context.fillRect(x * size, (y + 1) * tall - gap - rise, size - gap, rise);
+  }
+
+  // Oblique lines over a state to be avoided.
+  function hatch(x, y, gap) {
+    const wide = size - gap, high = tall - gap, distance = Math.max(3, size / 5);
+    context.save();
+    context.beginPath();
+    context.rect(x * size, y * tall, wide, high);
+    context.clip();
+    context.strokeStyle = colors.bad;
+    context.lineWidth = Math.max(1, size * 0.05);
+    context.beginPath();
+    for (let at = distance / 2; at < wide + high; at += distance) {
+      context.moveTo(x * size + at, y * tall);
+      context.lineTo(x * size + at - high, y * tall + high);
+    }
+    context.stroke();
+    context.restore();
   }
 
   // A frame, dashed for costs, with the weight unless it is 1.
@@ -84,11 +105,20 @@ export function makeBoard(canvas, problem, events) {
     }
   }
 
-  function action(x, y, name, share) {
+  // An action; one that is drawn with a probability p is an arrow from the middle, the fainter the rarer.
+  function action(x, y, name, share, p) {
+    if (p < MIN_SHARE) return;
+    context.globalAlpha = p < 1 ? 0.3 + 0.7 * p : 1;
+    act(x, y, name, share, p);
+    context.globalAlpha = 1;
+  }
+
+  function act(x, y, name, share, p) {
     const cx = (x + 0.5) * size - 0.5, cy = (y + 0.5) * tall - 0.5;
     context.fillStyle = context.strokeStyle = share > 0.55 ? colors.on : colors.ink;
     const move = ARROWS[name];
     if (!move) {
+      if (p < 0.5) return; // two texts would cover each other
       context.font = `${Math.min(14, Math.round(size * 0.32))}px system-ui, sans-serif`;
       const isWide = context.measureText(name).width > 0.7 * size; // it must fit into the ring of a start
       const text = isWide ? name.split(" ").pop().slice(0, size > 34 ? 4 : 2) : name;
@@ -100,7 +130,7 @@ export function makeBoard(canvas, problem, events) {
     const [dx, dy] = move, r = size * 0.26, w = size * 0.13;
     context.lineWidth = Math.max(1, size * 0.045);
     context.beginPath();
-    context.moveTo(cx - dx * r, cy - dy * r);
+    context.moveTo(cx - dx * r * (p === 1), cy - dy * r * (p === 1));
     context.lineTo(cx + dx * (r - w), cy + dy * (r - w));
     context.stroke();
     context.beginPath();
