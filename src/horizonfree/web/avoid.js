@@ -37,7 +37,7 @@ export function makeAvoid(box, problem, events) {
 
 function note(marked, bound) {
   if (!marked) return "Mark states; the plan is then the best one that keeps to the bound.";
-  const zero = bound === 0 ? " Zero is never certified: try 0.000000001." : "";
+  const zero = bound === 0 ? " Zero is never certified as feasible: try 0.000001." : "";
   return `${count(marked, "state")} marked. The bound is on being in one of them at least once in an episode.${zero}`;
 }
 
@@ -45,7 +45,7 @@ function note(marked, bound) {
 export function told({ bounded, summary }, isHome) {
   const { status, risk, risk_summary, forecast, true_risk } = bounded;
   const here = isHome ? "" : `${number(risk)} from here; from the start of the problem `;
-  const shown = status === "infeasible" ? " The plan shown keeps the probability as small as it can." : "";
+  const shown = status === "infeasible" ? " The plan shown has the smallest probability in the estimate." : "";
   return {
     status: `${capitalize(status)}.`,
     risk: `Ever in a marked state: ${here}${risk_summary}.`,

@@ -67,13 +67,14 @@ export function makeBoard(canvas, problem, events) {
 
   // Oblique lines over a state to be avoided.
   function hatch(x, y, gap) {
-    const wide = size - gap, high = tall - gap, distance = Math.max(3, size / 5);
+    const wide = size - gap, high = tall - gap, distance = Math.max(3, size / 4);
     context.save();
     context.beginPath();
     context.rect(x * size, y * tall, wide, high);
     context.clip();
     context.strokeStyle = colors.bad;
-    context.lineWidth = Math.max(1, size * 0.05);
+    context.globalAlpha = 0.6; // arrows and names stay legible
+    context.lineWidth = Math.max(1, size * 0.04);
     context.beginPath();
     for (let at = distance / 2; at < wide + high; at += distance) {
       context.moveTo(x * size + at, y * tall);

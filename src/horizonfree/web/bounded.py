@@ -64,6 +64,8 @@ def bound_refusal(run: Run, delta: float) -> str | None:
     """Why this run has no plans within a bound, as a sentence; None where it has."""
     problem = run.problem
     (H, S, A), event = problem.space.sizes, reach(problem, [0])
+    if H == 1:
+        return "Not for this run: with one step an episode, no plan decides where it is."
     if 2 * H * problem.space.succ.size > MAX_TRANSITIONS:
         size = f"{H:,} steps, {S:,} states and {A} actions"
         return f"A plan within a bound takes minutes for {size}; at the shell: {SHELL}."
