@@ -42,7 +42,8 @@ export function makeBoard(canvas, problem, events) {
       if (view.avoid[s]) hatch(x, y, gap);
       if (view.weights[s] !== 0) paint(x, y, view.weights[s]);
       if (!view.policy || size < MIN_ARROW_SIZE || !view.matters(s)) return;
-      for (const [a, p] of view.draws.get(s) ?? [[view.policy[s], 1]]) action(x, y, actions[a], share, p);
+      const drawn = view.draws.get(s)?.filter(([a]) => actions[a] in ARROWS || a === view.policy[s]); // one name at most
+      for (const [a, p] of drawn ?? [[view.policy[s], 1]]) action(x, y, actions[a], share, p);
     });
     view.starts.forEach((s) => mark(cells[s], 0.43, colors.ink));
     if (view.path) trail(view.path, view.at);
@@ -106,20 +107,20 @@ export function makeBoard(canvas, problem, events) {
     }
   }
 
-  // An action; one that is drawn with a probability p is an arrow from the middle, the fainter the rarer.
+  // An action; those that are drawn with a probability p are small arrows beside the middle, the fainter the rarer.
   function action(x, y, name, share, p) {
     if (p < MIN_SHARE) return;
-    context.globalAlpha = p < 1 ? 0.3 + 0.7 * p : 1;
-    act(x, y, name, share, p);
+    const isDrawn = p <= 1 - MIN_SHARE;
+    context.globalAlpha = isDrawn ? 0.35 + 0.65 * p : 1;
+    act(x, y, name, share, isDrawn);
     context.globalAlpha = 1;
   }
 
-  function act(x, y, name, share, p) {
-    const cx = (x + 0.5) * size - 0.5, cy = (y + 0.5) * tall - 0.5;
+  function act(x, y, name, share, isDrawn) {
+    let cx = (x + 0.5) * size - 0.5, cy = (y + 0.5) * tall - 0.5;
     context.fillStyle = context.strokeStyle = share > 0.55 ? colors.on : colors.ink;
     const move = ARROWS[name];
     if (!move) {
-      if (p < 0.5) return; // two texts would cover each other
       context.font = `${Math.min(14, Math.round(size * 0.32))}px system-ui, sans-serif`;
       const isWide = context.measureText(name).width > 0.7 * size; // it must fit into the ring of a start
       const text = isWide ? name.split(" ").pop().slice(0, size > 34 ? 4 : 2) : name;
@@ -128,10 +129,11 @@ export function makeBoard(canvas, problem, events) {
       context.fillText(text, cx, cy);
       return;
     }
-    const [dx, dy] = move, r = size * 0.26, w = size * 0.13;
+    const [dx, dy] = move, r = size * (isDrawn ? 0.15 : 0.26), w = size * (isDrawn ? 0.1 : 0.13);
+    if (isDrawn) [cx, cy] = [cx + dx * 0.21 * size, cy + dy * 0.21 * size];
     context.lineWidth = Math.max(1, size * 0.045);
     context.beginPath();
-    context.moveTo(cx - dx * r * (p === 1), cy - dy * r * (p === 1));
+    context.moveTo(cx - dx * r, cy - dy * r);
     context.lineTo(cx + dx * (r - w), cy + dy * (r - w));
     context.stroke();
     context.beginPath();

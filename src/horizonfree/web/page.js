@@ -179,7 +179,7 @@ async function refresh() {
   if (isAsking || isWaiting()) return;
   isAsking = true;
   busy(true);
-  const within = isBounded() ? " within the bound, which is the work of ten to twenty plans" : "";
+  const within = isBounded() ? " within the bound, which is the work of dozens of plans" : "";
   const timer = setTimeout(() => say("working", `Planning for ${count(problem.states, "state")}${within} …`), WAIT_MS);
   try {
     while (isStale && !isWaiting()) {
