@@ -32,10 +32,8 @@ if TYPE_CHECKING:
 FORMATS = ("svg", "png")
 
 
-def figures(
-    run: Run, *, delta: float = 0.05, constraints: Sequence[Constraint] = ()
-) -> dict[str, "Figure"]:
-    """The figures of a report: "gap", "states", "weights", "records", "robustness", "trade-off", "plan-1" to "plan-4"."""
+def figures(run: Run, *, delta: float = 0.05, constraints: Sequence[Constraint] = ()) -> dict[str, "Figure"]:
+    """The figures of a report: "gap", "states", "weights", "records", "robustness", "trade-off", "plan-1", ..."""
     return draw_all(compute_facts(run, delta, constraints=constraints))
 
 
@@ -338,8 +336,8 @@ def _actions(
         color = ON_COLOR if x[s] > 0.55 else INK
         taken = np.flatnonzero(policy[s] >= MIN_PROBABILITY)
         if not all(str(names[a]) in ARROWS for a in taken):
-            a = int(policy[s].argmax())
-            last = str(names[a]).split()[-1:] or [str(a)]  # a name may be empty
+            most = int(policy[s].argmax())
+            last = str(names[most]).split()[-1:] or [str(most)]  # a name may be empty
             word = display_text(last[0][:letters])
             ax.text(*cells[s], word, ha="center", va="center", fontsize=7, color=color)
             continue

@@ -344,19 +344,18 @@ def examples_of(
 def examples_within(
     run: Run, delta: float, asked: list[tuple[str, list[int], Any]], constraints: Sequence[Constraint]
 ) -> tuple[list[Example], list[tuple[str, str]]]:
-    """The same plans within constraints."""
+    """The same plans within constraints, and which were refused."""
     examples, refused = [], []
     for title, states, reward in [*asked, reach_event(run.problem)]:
         try:
             plan, V, best, loss, within = answer(run, reward, constraints, delta)
         except HorizonfreeError as error:
-            refused.append((title, str(error)))
+            if not isinstance(reward, Event):  # that plan is left out without constraints, too
+                refused.append((title, str(error)))
             continue
         numbers = plan.value, plan.value_low, plan.value_high, plan.gap, plan.certificate.summary()
         first = plan.policy[0, : run.problem.num_states]  # where no event is decided yet
-        examples.append(
-            Example(title, states, *numbers, first, V, best, loss, likely(plan.credible), within)
-        )
+        examples.append(Example(title, states, *numbers, first, V, best, loss, likely(plan.credible), within))
     return examples, refused
 
 

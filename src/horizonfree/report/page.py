@@ -20,7 +20,7 @@ from horizonfree.models.base import probabilities
 from horizonfree.report import draw, theme
 from horizonfree.report.draw import Picture, pictures
 from horizonfree.report.facts import Example, Facts, Moment, compute_facts, marked_starts, state_text
-from horizonfree.report.within import named
+from horizonfree.report.within import Limits, named
 from horizonfree.runs.audit import audit
 from horizonfree.runs.constrained import Constraint
 from horizonfree.runs.credible import Likely
@@ -44,8 +44,9 @@ def alt_texts(facts: Facts) -> dict[str, str]:
         "weights": _weights(facts),
         "records": _records(facts),
         "robustness": _robustness(facts),
-        "trade-off": _trade_off(facts),
     }
+    if facts.limits is not None and facts.limits.trade_off is not None:
+        texts["trade-off"] = _trade_off(facts.limits)
     return texts | {f"plan-{i + 1}": _plan(facts, x) for i, x in enumerate(facts.examples)}
 
 
@@ -108,11 +109,9 @@ def _robustness(facts: Facts) -> str:
     return "Certified suboptimality against misspecification. " + "; ".join(each) + "."
 
 
-def _trade_off(facts: Facts) -> str:
+def _trade_off(limits: Limits) -> str:
     """The ends of the trade-off, and the bound."""
-    limits = facts.limits
-    if limits is None or limits.cost is None or limits.trade_off is None:
-        return ""
+    assert limits.cost is not None
     return (
         f"Best value against the bound of {limits.cost.name}, with a certified band: {limits.trade_off}. "
         f"A line marks the bound asked for, {limits.cost.bound:.12g}."

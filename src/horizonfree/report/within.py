@@ -20,6 +20,7 @@ from horizonfree.runs.plan import ConstrainedPlan, ConstraintResult, start_distr
 from horizonfree.runs.run import Run
 
 POINTS = 8  # policies of a trade-off
+MIN_RANGE = 1e-6  # of its costs; below it the best plan is as cheap as any
 COLUMNS = ("costs", "cost_low", "cost_high", "values", "value_low", "value_high")  # of its table
 
 
@@ -104,11 +105,13 @@ def answer(run: Run, reward: Any, constraints: Sequence[Constraint], delta: floa
 def limits_of(
     run: Run, reward: Any, constraints: list[Constraint], refused: list[tuple[str, str]], delta: float
 ) -> Limits:
-    """The constraints, with the trade-off between a reward and the first cost that has an upper bound."""
+    """The constraints, with the trade-off between a reward and the first cost with an upper bound."""
     cost, curve = next((x for x in constraints if x.is_upper), None), None
     if cost is not None:
         with suppress(HorizonfreeError):  # as for plans, whose refusals are told
             curve = run.pareto(reward, cost.reward, points=POINTS, delta=delta)
+    if curve is not None and np.ptp(curve.costs) < MIN_RANGE:
+        curve = None
     return Limits(constraints, refused, cost, curve)
 
 

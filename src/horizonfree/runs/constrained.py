@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from horizonfree._validation import check_number, require, short_repr
-from horizonfree.errors import OptionError, RewardError
+from horizonfree.errors import HorizonfreeError, OptionError, RewardError
 from horizonfree.guarantees.certificate import (
     about,
     at_most_one,
@@ -48,7 +48,9 @@ FEASIBLE, INFEASIBLE = "feasible", "infeasible"
 NUM_BISECTIONS = 10  # of how far bounds are tightened: to a thousandth of the slack
 NO_MORE = RewardSpec()  # no discount, and nothing paid for transitions or at the end
 STRICT = 1e-12  # by how much a contradiction must exceed rounding, as a share of its terms
-ESTIMATED = "{} is estimated from recorded rewards, which a plan within constraints does not take; give a table"
+ESTIMATED = (
+    "{} is estimated from recorded rewards, which a plan within constraints does not take; give a table"
+)
 NO_POSTERIOR = (
     "posteriors of a plan within constraints are not available; for what is likely of its policy, take "
     "run.evaluate(reward, plan.policy)"
@@ -156,9 +158,12 @@ def check_list(constraints: Any) -> None:
 def check_costs(problem: Problem, constraints: Sequence[Constraint]) -> None:
     """Refuse costs that do not fit the problem, before long work."""
     check_list(constraints)
-    for x in constraints:
-        if _event(x.reward, problem) is None:
-            resolve(problem, x.reward, scale="rescale")
+    for i, x in enumerate(constraints):
+        try:
+            if _event(x.reward, problem) is None:
+                resolve(problem, x.reward, scale="rescale")
+        except HorizonfreeError as error:
+            raise type(error)(f"{x.name or f'constraints[{i}]'}: {error}") from error
 
 
 def _event(x: Any, problem: Problem) -> Event | None:
@@ -432,9 +437,9 @@ class Question:
         """Constraint i under a policy, from an interval on the scale of totals of 1."""
         cost, constraint = self.costs[i], self.constraints[i]
         V = self.space.at_start(policy_values(self.confidence.kernel, cost.table, policy)[0])
-        ends = (cost.factor * float(x) + cost.offset for x in (V, low, high))
+        value, low, high = (cost.factor * float(x) + cost.offset for x in (V, low, high))
         name = constraint.name or f"constraint {i + 1}"
-        return ConstraintResult(constraint.bound, constraint.is_upper, *ends, name=name)
+        return ConstraintResult(constraint.bound, constraint.is_upper, value, low, high, name)
 
     def _words(self, status: str, gap: float, is_certified: bool, vacuous: str) -> str:
         delta = float(self.confidence.delta)
