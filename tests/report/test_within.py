@@ -251,6 +251,7 @@ def test_a_decision_is_within_the_constraints_and_tells_of_todays_policy(tmp_pat
     assert now["status"] == "violated"
     assert decision["new"]["interval"] == pytest.approx([-plan.value_high, -plan.value_low])
     assert "The plan satisfies the constraints." in page
+    assert "Proved, of the cost alone: " in page
     assert "Today's policy certainly violates shallow." in page
     assert f"{interval(now['low'], now['high'])} violated" in page
     assert "within" not in decide(swim, COST, today)
@@ -267,5 +268,12 @@ def test_a_decision_that_cannot_be_made_says_so(tmp_path: Path, swim: Run) -> No
     assert "is undecided" in page
     assert decision["within"]["forecast"].capitalize() in page
     assert "recommended plan" not in page
+    run = rejected()
+    cost = hf.at_most(hf.occupancy(run.problem, 1), 0.2)
+    decision = decide(run, np.arange(8.0), constraints=[cost])
+    found = compute_facts(run, constraints=[cost], has_robustness=False)
+    text = write_page(found, tmp_path / "d.html", decision=decision).read_text(encoding="utf-8")
+    assert 'class="notice"' not in text
+    assert "Nothing is proved of the constraints: the data refute the model class." in Page(text).text
     with pytest.raises(OptionError, match="leave --cost and --reward out"):
         decide(swim, COST, constraints=[hf.at_most(hf.reach(swim.problem, 2), 0.5)])

@@ -348,6 +348,8 @@ def report(
 
     def show() -> None:
         if decision is not None:
+            if "within" in decision:
+                print_line("[bold]Constraints:[/] {text}", text=decision["within"]["summary"])
             print_line("[bold]Proved:[/] {text}", text=decision["proved"])
             print_line("[bold]Likely:[/] {text}", text=decision["likely"])
         where = "" if result.limits is None else "without constraints, "
