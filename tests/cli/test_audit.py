@@ -71,8 +71,8 @@ def test_policies_are_tidy_tables_with_names(shell: Shell, files: None) -> None:
     np.testing.assert_array_equal(np.array(drawn)[:, 0], np.full((5, 2), 0.5))
     for text, words in (
         ("state,action\nbad,mend\nfair,run\n", "good has 0 actions; it must have one"),
-        ("state,action\nbad,mned\nfair,run\ngood,run\n", "row 1: nothing is known of the action 'mned'"),
-        ("step,state,action\n6,bad,mend\n", "row 1: step is 6; steps are counted from 1 to 5"),
+        ("state,action\nbad,mned\nfair,run\ngood,run\n", "row 2: nothing is known of the action 'mned'"),
+        ("step,state,action\n6,bad,mend\n", "row 2: step is 6; steps are counted from 1 to 5"),
         ("state,action,when\nbad,mend,1\n", "it needs state and action, and may have step and probability"),
         (
             "state,action,probability\nbad,run,0.5\nfair,run,1\ngood,run,1\n",
@@ -82,6 +82,35 @@ def test_policies_are_tidy_tables_with_names(shell: Shell, files: None) -> None:
         Path("wrong.csv").write_text(text)
         code, _, err = shell("plan a --cost cost.csv --policy wrong.csv")
         assert (code, words in err) == (2, True), err
+
+
+def test_costs_are_tidy_tables_too(shell: Shell, files: None) -> None:
+    assert shell(f"certify --log log.csv {OPTIONS} --out a")[0] == 0
+    wide = list(csv.reader(Path("cost.csv").read_text().splitlines()))
+    rows = [(row[0], action, x) for row in wide[1:] for action, x in zip(wide[0][1:], row[1:])]
+    with Path("tidy.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("state", "action", "euros"), *reversed(rows)])
+    with Path("steps.csv").open("w", newline="") as file:
+        steps = [(h, *row) for h in range(1, 6) for row in rows]
+        csv.writer(file).writerows([("step", "state", "action", "euros"), *steps])
+    plans = [shell.json(f"plan a --cost {name}.csv") for name in ("cost", "tidy", "steps")]
+    assert plans[0]["value"] == plans[1]["value"]
+    assert plans[0]["policy"] == plans[1]["policy"] == plans[2]["policy"]
+    for text, words in (
+        ("state,action,euros\nbad,run,1\n", "names bad and mend 0 times; it needs each once"),
+        ("state,action,euros\nbad,run,1\nbad,run,2\n", "names bad and"),
+        ("state,action,euros\nbad,run,much\n", "row 2: 'much' is not a number"),
+        ("state,action,euros,pounds\nbad,run,1,2\n", "it needs state, action and one of numbers"),
+    ):
+        Path("wrong.csv").write_text(text)
+        code, _, err = shell("plan a --cost wrong.csv")
+        assert (code, words in err) == (2, True), err
+
+
+def test_an_audit_that_is_refused_keeps_no_run(shell: Shell, files: None) -> None:
+    line = f"audit log.csv {OPTIONS} --policy new.csv --cost missing.csv --out kept"
+    assert shell(line)[0] == 2
+    assert not Path("kept").exists()
 
 
 def test_what_is_asked_wrongly_is_one_line(shell: Shell, files: None) -> None:

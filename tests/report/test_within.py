@@ -158,7 +158,7 @@ def test_refusals_are_told_in_place_of_plans(tmp_path: Path) -> None:
     run = hf.from_episodes(sampled, ([[0, 1, 2, 2, 2]] * 10, [[1, 1, 0, 0]] * 10))
     found = compute_facts(run, constraints=[shallow(run)])
     assert found.examples == []
-    assert "kernels are estimates from samples" in first_screen(found, tmp_path)
+    assert "nothing is proved with samples" in first_screen(found, tmp_path)
 
 
 def test_wrong_constraints_are_errors_and_name_the_constraint(swim: Run) -> None:

@@ -2,7 +2,8 @@
 
 A .csv of rewards has a row for each state with one number, or one number for each action. Rows and columns may have
 names: a first column of states, and a first line of actions. They may then be in any order, and all of them must be
-there. Nothing is unpickled.
+there. Or it has a row for each state and action, with columns state, action and a number (and step, if it depends on
+it). Nothing is unpickled.
 """
 
 import csv
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
+from horizonfree._validation import reading
 from horizonfree.errors import LogWarning, OptionError
 from horizonfree.mdp.names import ALL_STATES, STATE_BEFORE_START, STATE_IDS, number_of
 from horizonfree.problems.problem import Problem
@@ -56,8 +58,8 @@ def read_constraints(problem: Problem, at_most: list[str], at_least: list[str]) 
             try:
                 bound = float(number)
             except ValueError:
-                bound = None
-            if not name or bound is None:
+                name, bound = "", 0.0
+            if not name:
                 raise OptionError(
                     f"{option} {text}: write it as FILE=NUMBER, such as cost.csv=0.01, or as reach:STATE,STATE=NUMBER"
                 )
@@ -89,26 +91,17 @@ def read_array(path: Path, what: str) -> Any:
     form = "a .npy file of numbers, as numpy.save writes it"
     if is_json:
         form = "a list of numbers, or the output of `plan --json`"
-    try:
-        with path.open("rb") as file:
-            if not is_json:
-                return np.asarray(npy.read_array(file, allow_pickle=False))
-            value = json.load(file)
-            return np.array(value["policy"] if isinstance(value, dict) else value, dtype=np.float64)
-    except OSError as error:
-        raise OptionError(f"{what} {path}: {error.strerror or error}") from None
-    except Exception as error:  # a foreign file can fail to be an array in many ways
-        raise OptionError(f"{what} {path} is not {form}: {error}") from None
+    with reading(f"{what} {path}", form, Exception), path.open("rb") as file:
+        if not is_json:
+            return np.asarray(npy.read_array(file, allow_pickle=False))
+        value = json.load(file)
+        return np.array(value["policy"] if isinstance(value, dict) else value, dtype=np.float64)
 
 
 def read_rows(path: Path, what: str) -> list[list[str]]:
     """The cells of a .csv file, without empty rows; all rows must have as many."""
-    try:
+    with reading(f"{what} {path}", "a table"):
         text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise OptionError(f"{what} {path}: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise OptionError(f"{what} {path} is not a table: {error}") from None
     lines = text.splitlines()
     separator = max(",;\t", key=(lines or [""])[0].count)
     rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=separator)]
@@ -152,6 +145,9 @@ def to_number(cell: str, where: str) -> float:
 
 def _table(rows: list[list[str]], problem: Problem, where: str) -> np.ndarray:
     """The numbers, in the order of states and actions."""
+    names = [x.lower() for x in rows[0]]
+    if {"state", "action"} <= set(names):
+        return _tidy_reward(rows[1:], names, problem, where)
     head = rows[0] if any(_number(cell) is None for cell in rows[0][-1:]) else None
     body = rows[1:] if head else rows
     if not body:
@@ -174,6 +170,32 @@ def _table(rows: list[list[str]], problem: Problem, where: str) -> np.ndarray:
     if not has_states:
         return np.squeeze(numbers)
     return numbers[:, 0] if numbers.shape[1] == 1 else numbers
+
+
+def _tidy_reward(rows: list[list[str]], head: list[str], problem: Problem, where: str) -> np.ndarray:
+    """Numbers [S, A] or [H, S, A] of rows (step, state, action, number)."""
+    others = [i for i, name in enumerate(head) if name not in ("step", "state", "action")]
+    if len(others) != 1 or len(set(head)) != len(head):
+        raise OptionError(
+            f"{where} has columns {', '.join(head)}; it needs state, action and one of numbers, and may have step"
+        )
+    H, S, A = problem.space.sizes
+    has_steps = "step" in head
+    steps = _steps([row[head.index("step")] for row in rows], H, where) if has_steps else [0] * len(rows)
+    found = np.zeros((H if has_steps else 1, S, A))
+    counts = np.zeros(found.shape, int)
+    for i, (h, row) in enumerate(zip(steps, rows), 2):
+        s = index_of(problem, "states", row[head.index("state")], f"{where}, row {i}")
+        a = index_of(problem, "actions", row[head.index("action")], f"{where}, row {i}")
+        if s is not None and a is not None:
+            found[h, s, a] = to_number(row[others[0]], f"{where}, row {i}")
+            counts[h, s, a] += 1
+    for h, s, a in np.argwhere(counts != 1):
+        if counts[h, s, a] or not is_added(problem, int(s)):
+            at_step = f" at step {h + 1}" if has_steps else ""
+            pair = f"{problem.state_name(int(s))} and {problem.action_name(int(a))}"
+            raise OptionError(f"{where} names {pair} {counts[h, s, a]} times{at_step}; it needs each once")
+    return found if has_steps else found[0]
 
 
 def _sorted(numbers: np.ndarray, problem: Problem, kind: str, names: list[str], where: str) -> np.ndarray:
@@ -276,7 +298,7 @@ def _tidy(rows: list[list[str]], head: list[str], problem: Problem, where: str) 
         _steps([row[at["step"]] for row in rows], H, where) if "step" in at else np.zeros(len(rows), np.int64)
     )
     found = np.zeros((H if "step" in at else 1, S, A))
-    for i, (h, row) in enumerate(zip(steps, rows), 1):
+    for i, (h, row) in enumerate(zip(steps, rows), 2):
         s = index_of(problem, "states", row[at["state"]], f"{where}, row {i}")
         a = index_of(problem, "actions", row[at["action"]], f"{where}, row {i}")
         if s is None:
@@ -307,8 +329,8 @@ def _tidy(rows: list[list[str]], head: list[str], problem: Problem, where: str) 
 
 def _steps(cells: list[str], H: int, where: str) -> np.ndarray:
     """Steps from 0 of cells that count from 1 to H."""
-    numbers = [to_number(cell, f"{where}, row {i}") for i, cell in enumerate(cells, 1)]
-    for i, x in enumerate(numbers, 1):
+    numbers = [to_number(cell, f"{where}, row {i}") for i, cell in enumerate(cells, 2)]
+    for i, x in enumerate(numbers, 2):
         if x != int(x) or not 1 <= x <= H:
-            raise OptionError(f"{where}, row {i}: step is {cells[i - 1]}; steps are counted from 1 to {H}")
+            raise OptionError(f"{where}, row {i}: step is {cells[i - 2]}; steps are counted from 1 to {H}")
     return np.array(numbers, np.int64) - 1
