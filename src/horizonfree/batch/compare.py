@@ -27,6 +27,7 @@ from horizonfree.mdp.rewards import occupancy
 from horizonfree.models.linear.model import LinearModel
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.problems.problem import Problem
+from horizonfree.problems.registry import refuse_text
 from horizonfree.runs import until as stopping
 from horizonfree.runs.meter import comparison_meter
 
@@ -148,6 +149,8 @@ def compare(
     ['optimal-design', 'rf-ucrl (as a table)']
     """
     check_bool(progress, "progress")
+    if isinstance(problem, str):
+        refuse_text(problem, "compare")
     check_instance(problem, Problem, "the problem")
     settings = {"episodes": episodes, "seeds": seeds, "checkpoints": checkpoints, "delta": delta}
     tasks = {

@@ -14,6 +14,7 @@ from horizonfree.explorers.base import Explorer
 from horizonfree.models.base import Model
 from horizonfree.models.serialization import statics_of
 from horizonfree.problems.problem import Problem
+from horizonfree.problems.registry import refuse_text
 from horizonfree.runs.state import path_name
 
 MAX_SEEDS = 10**7
@@ -64,6 +65,8 @@ def build_members(problems: tuple[Problem, ...], explorers: tuple[Explorer, ...]
 
 def resolve_problems(problem: Problem | Sequence[Problem], truths: Any) -> tuple[Problem, ...]:
     """The problems of the arguments `problem` and `truths` of `explore_many`."""
+    if isinstance(problem, str):
+        refuse_text(problem, "explore_many")
     if not isinstance(problem, Problem):
         if truths is not None:
             raise OptionError("truths= needs a single problem; problems of a list have their own truths")

@@ -118,10 +118,12 @@ def counter(total: int, noun: str, wanted: bool | None) -> Iterator[Callable[[in
     is_terminal = sys.stderr.isatty() or is_notebook()
     is_shown = is_wanted(wanted)
     start = last = time.perf_counter()
+    first: tuple[int, float] | None = None  # items and time at the first call: what is before is paid once
 
     def show(done: int) -> None:
-        nonlocal last
+        nonlocal last, first
         now = time.perf_counter()
+        first = first or (done, now)
         if (
             not is_shown
             or now - last < (1.0 if is_terminal and last > start else LINE_SECONDS)
@@ -129,8 +131,10 @@ def counter(total: int, noun: str, wanted: bool | None) -> Iterator[Callable[[in
         ):
             return
         last = now
-        left = (now - start) / done * (total - done)
-        line = f"{noun} {done:,} of {total:,}, {now - start:.0f} s, about {left:.0f} s left"
+        line = f"{noun} {done:,} of {total:,}, {now - start:.0f} s"
+        if done > first[0]:
+            left = (now - first[1]) / (done - first[0]) * (total - done)
+            line += f", about {left:.0f} s left"
         print(
             f"\r{line} " if is_terminal else line,
             end="" if is_terminal else "\n",
