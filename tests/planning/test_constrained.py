@@ -124,5 +124,5 @@ def test_where_the_measure_does_not_come_the_policy_is_best_for_the_priced_rewar
 def test_a_programme_that_is_too_large_is_refused(monkeypatch):
     monkeypatch.setattr(constrained, "MAX_NONZEROS", 10)
     kernel, start, _, costs, _ = system(0, 3, 3, 2, 2)
-    with pytest.raises(OptionError, match="at most 10 are solved"):
+    with pytest.raises(OptionError, match="at most 10 are possible"):
         OccupancyProgram(kernel, start, costs, np.ones((3, 2), bool))

@@ -1,7 +1,7 @@
 """Answers of a run: a plan for one reward, and the comparison of two policies."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,11 +10,11 @@ from jaxtyping import Float, Int
 
 from horizonfree._deprecated import warn_renamed
 from horizonfree._repr import ReprMixin, ReprTable, data_frame
-from horizonfree._validation import check_int, check_state
+from horizonfree._validation import check_int
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.guarantees.certificate import Certificate, confidence_of, interval, round_down, round_up
 from horizonfree.mdp.events import Event, EventLift, Lift
-from horizonfree.mdp.names import name_of, number_of
+from horizonfree.mdp.names import StateLike, name_of, number_of
 from horizonfree.mdp.rewards import Reward
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models import certify
@@ -132,12 +132,11 @@ class Plan(ReprMixin):
 
         return plot_plan(self, ax)
 
-    def act(self, h: int, state: int | str) -> int:
-        """The action at step h (from 0) in a state, by number or name; the most probable one of a stochastic policy."""
+    def act(self, h: int, state: StateLike) -> int:
+        """The action at step h (from 0) in a state, by number, name or cell; the likeliest of a stochastic policy."""
         H, S = self.policy.shape[:2]
         h = check_int(h, "h", 0, H - 1, f"a step, 0 to {H - 1}", ShapeError)
-        number = number_of(self.layout, "states", state, S) if isinstance(state, str) else state
-        choice = self.policy[h, check_state(number, "state", S)]
+        choice = self.policy[h, number_of(self.layout, "states", state, S)]
         return int(choice if choice.ndim == 0 else choice.argmax())
 
     def rollout(self, env: Any, *, seed: int = 0, encode: Callable[[Any], int] | None = None) -> "Rollout":
@@ -161,6 +160,11 @@ class Plan(ReprMixin):
         return int(visited[-1])
 
 
+def bound_text(is_upper: bool, bound: float) -> str:
+    """The bound of a constraint in words."""
+    return f"at {'most' if is_upper else 'least'} {bound:.12g}"
+
+
 @dataclass(frozen=True)
 class ConstraintResult:
     """The expected total of one constraint under a plan, in the constraint's units, with its confidence interval."""
@@ -170,6 +174,12 @@ class ConstraintResult:
     value: float
     low: float
     high: float
+    name: str = ""
+
+    @property
+    def side(self) -> str:
+        """The bound in words."""
+        return bound_text(self.is_upper, self.bound)
 
     @property
     def status(self) -> str:
@@ -180,8 +190,11 @@ class ConstraintResult:
 
     def summary(self) -> str:
         """The constraint, and what is known of it, in a line."""
-        side = "at most" if self.is_upper else "at least"
-        return f"{self.value:.4g}, {interval(self.low, self.high)}; {side} {self.bound:.4g} is {self.status}"
+        return f"{self.value:.4g}, {interval(self.low, self.high)}; {self.side} is {self.status}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {**asdict(self), "status": self.status}
 
 
 class Memory(NamedTuple):
@@ -214,7 +227,7 @@ class ConstrainedPlan(Plan):
     multipliers: Float[np.ndarray, " m"] | None = None
     memory: Memory | None = None
 
-    def act(self, h: int, state: int | str, before: Sequence[int | str] = ()) -> int:
+    def act(self, h: int, state: StateLike, before: Sequence[StateLike] = ()) -> int:
         """The most probable action at step h (from 0) in a state; before: the states of the steps before, for events.
 
         Actions are to be drawn with the probabilities in `policy`: constraints may not hold otherwise.
@@ -230,7 +243,7 @@ class ConstrainedPlan(Plan):
     def _repr_table(self) -> ReprTable:
         table = super()._repr_table()
         rows = [("status", self.status)]
-        rows += [(f"constraint {i + 1}", x.summary()) for i, x in enumerate(self.constraints)]
+        rows += [(x.name, x.summary()) for x in self.constraints]
         return ReprTable(table.title, [*rows, *table.lines])
 
 

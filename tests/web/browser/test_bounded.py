@@ -140,7 +140,7 @@ def test_the_keyboard_marks_and_hears_what_it_did(grid: Playground, visit: Visit
     for key in ("ArrowRight", "ArrowDown", "Space", "Shift+ArrowRight"):
         page.keyboard.press(key)
     assert page.url.endswith("#when=end&paint=9&avoid=9-10&bound=0.05")
-    assert page.inner_text("#here").startswith("column 3, row 2 · reward 0 · to be avoided")
+    assert page.inner_text("#here").startswith("cell (2, 1) · reward 0 · to be avoided")
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Delete")
     assert page.url.endswith("#when=end&paint=&avoid=10&bound=0.05")
