@@ -198,22 +198,19 @@ def words(found: dict[str, Any]) -> str:
     )
     return "\n\n".join(
         [
-            f"{found['buses']} buses, {found['months']:,} months, {found['replaced']} replacements. Of the months, the "
-            f"share in which a bus drives into the same bin, the next, or the one after: {', '.join(low_high)}, all "
-            "three intervals together with probability 0.95.",
+            f"{found['buses']} buses, {found['months']:,} months, {found['replaced']} replacements. Probability of the "
+            f"same bin, the next, or the one after: {', '.join(low_high)} (simultaneous 95% confidence intervals).",
             table([*titles, "against replacing at 200,000 miles"], rows),
-            "In the order of the file, not shuffled, the second plan is certified to lose "
-            f"{up(found['file_order'])} at most.",
-            f"On {check['fleets']} fleets of {found['buses']} buses drawn from the estimated law, where the true loss "
-            f"can be computed: {check['failed']} of {check['plans']} plans lost more than was certified (for each "
-            f"fleet, all are promised to hold with probability 0.95); the nearest lost "
-            f"{100 * check['closest']:.0f} % of it.",
-            f"**But** `run.check()` refutes the class: {found['alternatives']['by']}, e-value "
+            "In the order of the file, not shuffled, the suboptimality of the second plan is at most "
+            f"{up(found['file_order'])}.",
+            f"On {check['fleets']} fleets drawn from the estimated law, {check['failed']} of {check['plans']} plans "
+            f"exceeded their bound (5 % of the fleets may); the largest true suboptimality was "
+            f"{100 * check['closest']:.0f} % of its bound.",
+            f"**But** `run.check()` refutes the model class: {found['alternatives']['by']}, e-value "
             f"{power(found['alternatives']['log_e'])}. A bus stays in its bin in {100 * driven['stays']:.0f} % of the "
             f"months after one in which it stayed, and in {100 * driven['moved']:.0f} % of the others; it drives "
             f"{driven['first']:.2f} bins a month in the first half of the time, {driven['second']:.2f} in the second.",
-            "What the policies would have cost on the months that these buses really drove, with no law assumed, "
-            "and what is certified if every law may be 0.01 from the class:",
+            "Cost of the policies replayed on the recorded months, and the bound under a misspecification of 0.01:",
             really(found),
         ]
     )
@@ -226,8 +223,8 @@ def really(found: dict[str, Any]) -> str:
          *(f"{found['replayed'][name][key]:.2f}" for key in ("plan", "rule", "best")), up(found["price"][name])]
         for name, cost in found["costs"].items()
     ]  # fmt: skip
-    titles = ["costs", "plan, said to be between", "plan, replayed", "at 200,000 miles", "best fixed limit"]
-    return table([*titles, "loses at most, within 0.01"], rows)
+    titles = ["costs", "plan, 95% interval", "plan, replayed", "at 200,000 miles", "best fixed limit"]
+    return table([*titles, "suboptimality at most, within 0.01"], rows)
 
 
 def saved(x: dict[str, float]) -> str:

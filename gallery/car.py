@@ -208,19 +208,19 @@ def words(found: dict[str, Any]) -> str:
          "yes" if x["rejected"] else "no"]
         for name, one in found["cars"].items() for look, x in zip(found["looks"], one["rows"])
     ]  # fmt: skip
-    titles = ["car", "rides", "loses at most", "promised", "truly", "kept", "rejected"]
+    titles = ["car", "rides", "suboptimality at most", "95% interval", "true", "inside", "rejected"]
     blind = [f"{one['blind']:.4g} ({name})" for name, one in found["cars"].items()]
     return "\n\n".join(
         [
-            "Before any ride, of the simulators' samples, where any cell may follow:",
+            "Before any ride, if any cell may follow:",
             f"> {found['sampled']['any cell']}",
-            "and where we give our word that only cells nearby do:",
+            "and if we vouch that only cells nearby do:",
             f"> {found['sampled']['cells nearby']}",
-            "Moves at the flag, of 41, for the plan made after so many random rides, the kernels taken for exact:",
+            "Moves at the flag, of 41, of the plan made after some random rides, with the kernels taken for exact:",
             table(titles, rows),
             "A plan for an equal mixture of the simulators, made without any ride: " + ", ".join(blind) + ".",
-            f"What richer classes say of the class after {found['looks'][-1]} rides, how far the laws must be from it, "
-            f"and which misspecification a loss of {TARGET * H:.1f} moves tolerates:",
+            f"Tests of the model class after {found['looks'][-1]} rides, its least misspecification, and the "
+            f"misspecification at which a suboptimality of {TARGET * H:.1f} moves is still certified:",
             verdicts(found),
         ]
     )
@@ -237,8 +237,8 @@ def verdicts(found: dict[str, Any]) -> str:
         priced = [(z, gap) for z, gap in zip(cost["zetas"], cost["gaps"]) if gap is not None and z > 0]
         least = f"{up(priced[0][1])} within {priced[0][0]:g}"
         rows.append([name, "yes" if check["refuted"] else "no", by, low, zeta, least])
-    titles = ["car", "refuted", "strongest e-value", "no parameter is closer than", "tolerated"]
-    return table([*titles, "loses at most"], rows)
+    titles = ["car", "refuted", "strongest e-value", "misspecification at least", "tolerated"]
+    return table([*titles, "suboptimality at most"], rows)
 
 
 def inside(x: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from shared import COLORS, between, figure, main, table, up
 import horizonfree as hf
 
 COINS = (0.4, 0.55)
+SHOWN = (6, 14, 22, 30, 60, 200)  # games of the rows of the page
 
 
 def casino(rich: int, coin: float) -> hf.Problem:
@@ -76,18 +77,16 @@ def words(found: dict[str, Any]) -> str:
     for coin, one in found["coins"].items():
         rows = [
             [str(k), between(x["coin_low"], x["coin_high"]), between(x["low"], x["high"]), up(x["gap"]),
-             lost(x["lost"])] for k, x in zip(found["looks"], one["looks"])
+             lost(x["lost"])] for k, x in zip(found["looks"], one["looks"]) if k in SHOWN
         ]  # fmt: skip
         titles = [
             "games",
-            "the coin is between",
-            "the plan wins with probability",
-            "it loses at most",
-            "it truly loses",
+            "the coin is in",
+            "the plan wins with probability in",
+            "suboptimality at most",
+            "true suboptimality",
         ]
-        parts.append(
-            f"**A coin that wins with probability {coin}** (which nobody told)\n\n" + table(titles, rows)
-        )
+        parts.append(f"**A coin that wins with probability {coin}** (hidden)\n\n" + table(titles, rows))
     return "\n\n".join(parts)
 
 

@@ -149,12 +149,12 @@ def words(found: dict[str, Any]) -> str:
         "on thin ice, certified",
         "true",
         "other side, true",
-        "at most this is lost",
+        "suboptimality at most",
     )
     free = found["free"]
     return (
         table(titles, lines)
-        + "\n\nWithout a bound the plan of the last row of episodes is on thin ice with probability "
+        + "\n\nWithout a bound the plan after the most episodes is on thin ice with probability "
         f"{free['thin']:.2f} and reaches the other side with {free['reached']:.2f}."
     )
 

@@ -73,13 +73,13 @@ def words(found: dict[str, Any]) -> str:
         ]
         for x in found["looks"]
     ]
-    titles = ["episodes", "p", "q", "the plan reaches the goal", "it loses at most"]
-    titles += ["best and worst member of the interval MDP", "its robust policy loses at most"]
+    titles = ["episodes", "p", "q", "P(goal) of the plan", "suboptimality at most"]
+    titles += ["P(goal) in the interval MDP", "suboptimality of its robust policy at most"]
     last = [
         [f"`{text}`", f"{x['value']:.3f}", between(x["low"], x["high"]), up(x["gap"]), lost(x["lost"])]
         for text, x in found["properties"].items()
     ]
-    head = ["property", "estimate", "95% confidence interval", "the plan loses at most", "it truly loses"]
+    head = ["property", "estimate", "95% confidence interval", "suboptimality at most", "true suboptimality"]
     return (
         f"{table(titles, rows)}\n\nAfter {found['looks'][-1]['episodes']:,} episodes:\n\n{table(head, last)}"
     )

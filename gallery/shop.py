@@ -150,8 +150,7 @@ def words(found: dict[str, Any]) -> str:
             f"(a Poisson law would have {found['mean']:.2f}). The best plan costs {found['rows'][0]['best']:.2f} a "
             f"week. Medians of {found['repeats']} repetitions:",
             promised(found),
-            "How often the two Poissons are refuted after so many weeks, and the e-value then (the median of the mean "
-            "of all alternatives; 20 refutes):",
+            "Repetitions in which two Poissons are refuted, and the median of the mean e-value (20 refutes):",
             refuted(found),
             f"In the first half of the days there were {first:.1f} orders a day, in the second {second:.1f}.",
             after(found["any law, in order"][0], found["price"], found["looks"][-1]),
@@ -166,7 +165,7 @@ def promised(found: dict[str, Any]) -> str:
         [x["world"], x["class"], str(x["weeks"]), up(x["gap"]), f"{x['lost']:.3f}",
          *(f"{x[key]} {all_of}" for key in ("exceeded", "rejected", "refuted"))] for x in found["rows"]
     ]  # fmt: skip
-    titles = ["demand", "class", "weeks", "certified loss", "true loss", "certificate too small", "rejected"]
+    titles = ["demand", "class", "weeks", "suboptimality at most", "true", "bound exceeded", "rejected"]
     return table([*titles, "refuted by alternatives"], rows)
 
 
@@ -174,7 +173,7 @@ def refuted(found: dict[str, Any]) -> str:
     """Week by week, who refutes."""
     rows = [
         [world, *(f"{x['refuted']}" for x in looks), power(looks[-1]["log_e"]),
-         looks[-1]["by"] if looks[-1]["refuted"] else "nobody"] for world, looks in found["checks"].items()
+         looks[-1]["by"] if looks[-1]["refuted"] else "none"] for world, looks in found["checks"].items()
     ]  # fmt: skip
     last = found["looks"][-1]
     counts = [f"{look} weeks" for look in found["looks"]]
@@ -186,10 +185,10 @@ def after(rich: dict[str, Any], price: dict[str, Any], weeks: int) -> str:
     change = power(rich["each"]["a change in time"])
     priced = ", ".join(f"{up(gap)} within {zeta:g}" for gap, zeta in zip(price["gaps"], price["zetas"]))
     return (
-        f"Any law, on the real days in order, is not refuted after {weeks} weeks: the e-value of a change in time is "
-        f"{change}. Two Poissons with a declared misspecification, {price['weeks']} weeks of days drawn: at most "
-        f"{priced} is lost. The law of the real days is {price['distance']:.3f} from the nearest mixture in total "
-        f"variation; the data prove that it is {math.floor(1000 * price['low']) / 1000:.3f} at least."
+        f"Any law, on the real days in order, is not refuted after {weeks} weeks (a change in time: e-value "
+        f"{change}). Two Poissons with a declared misspecification, {price['weeks']} weeks of days drawn: "
+        f"suboptimality at most {priced}. The law of the real days is {price['distance']:.3f} from the nearest mixture "
+        f"in total variation; the data prove at least {math.floor(1000 * price['low']) / 1000:.3f}."
     )
 
 

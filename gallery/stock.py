@@ -96,7 +96,7 @@ def words(found: dict[str, Any]) -> str:
         "true",
         "items on the shelf, certified",
         "true",
-        "at most this is lost",
+        "suboptimality at most",
         "probability of at most one empty morning, certified",
     )
     ahead = next((x["forecast"] for x in found["rows"] if x["status"] == "undecided"), "")

@@ -21,9 +21,8 @@ import horizonfree as hf
 from horizonfree import oracle
 from horizonfree._x64 import to_device, x64
 from horizonfree.explorers.likelihood_sets import BETA, prepared_in
-from horizonfree.oracle.enumerated import enumerated
-from horizonfree.oracle.variance import gather, penalised_max
-from horizonfree.oracle.variance_bound import MUS, variance_bound
+from horizonfree.oracle.exhaustive import enumerated
+from horizonfree.oracle.variance import MUS, gather, penalised_max, variance_bound
 
 PROBLEMS, EPISODES = 24, (100, 1_000, 10_000)
 QUANTILES = (0.1, 0.5, 0.9)

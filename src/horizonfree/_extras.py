@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 from horizonfree.errors import OptionError
 from horizonfree.native.library import build_name
@@ -33,6 +34,16 @@ def needs_extra(extra: str, purpose: str) -> Iterator[None]:
             raise
         raise OptionError(
             f"{purpose}: {package} is not installed; run: pip install 'horizonfree[{extra}]'"
+        ) from None
+
+
+def import_optional(package: str) -> Any:
+    """A package that converts results, which no extra installs."""
+    try:
+        return import_module(package)
+    except ImportError:
+        raise OptionError(
+            f"{package} is not installed: pip install {package}, or use the arrays themselves"
         ) from None
 
 

@@ -49,6 +49,7 @@ def draw_bands(ax: Any, lines: Mapping[str, Mapping[Any, Any]], styles: Mapping[
     with needs_extra("report", "figures"):
         from matplotlib import colormaps
 
+    drawn: list[Float[np.ndarray, " C"]] = []
     colors = cycle(colormaps["tab10"].colors)  # type: ignore[attr-defined]  # a listed colour map
     for (label, by_x), color in zip(lines.items(), colors):
         x = sorted(by_x)
@@ -59,6 +60,7 @@ def draw_bands(ax: Any, lines: Mapping[str, Mapping[Any, Any]], styles: Mapping[
         if not x:
             continue
         low, middle, high = (np.array([np.percentile(v, q) for v in kept]) for q in (BAND[0], 50, BAND[1]))
+        drawn += [low, middle, high]
         marker = "o" if len(x) < MAX_MARKED else None
         style = styles.get(label, "-")
         ax.plot(
@@ -70,20 +72,24 @@ def draw_bands(ax: Any, lines: Mapping[str, Mapping[Any, Any]], styles: Mapping[
             markersize=3.5,
             linewidth=1.6,
             label=display_text(label),
+            clip_on=False,  # a marker at zero is drawn whole
         )
         if max(map(len, kept)) > 1:
             ax.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
     ax.grid(alpha=0.25, linewidth=0.5)
     ax.spines[["top", "right"]].set_visible(False)
-    set_scales(ax)
+    set_scales(ax, drawn)
 
 
-def set_scales(ax: Any) -> None:
-    """Logarithmic axes where the data span a factor of ten; zero is at the bottom, below the smallest number."""
+def set_scales(ax: Any, drawn: Sequence[Float[np.ndarray, " C"]] = ()) -> None:
+    """Logarithmic axes where the data span a factor of ten; zero is at the bottom, below the smallest number.
+
+    drawn: the numbers on the vertical axis; by default those of the lines.
+    """
     lines = ax.get_lines()
     if not lines:
         return
-    y = np.concatenate([np.asarray(line.get_ydata(), float) for line in lines])
+    y = np.concatenate(drawn or [np.asarray(line.get_ydata(), float) for line in lines])
     positive = y[y > 0]
     if len(positive) and (y >= 0).all() and positive.max() > LOG_RATIO * positive.min():
         low = 10.0 ** np.floor(np.log10(positive.min()))
@@ -153,6 +159,8 @@ def display_text(text: str) -> str:
 
 def draw_occupancy(ax: Any, occupancy: Float[np.ndarray, "H S"], layout: Mapping[str, Any]) -> None:
     """Where a policy is: the share of time in each cell of a grid, else the probability of states by step."""
+    with needs_extra("report", "figures"):
+        from matplotlib.ticker import MaxNLocator
     cells = layout.get("cells")
     cells = None if cells is None or 1 in np.ptp(np.asarray(cells), axis=0) + 1 else cells
     share = occupancy.mean(axis=0)
@@ -165,7 +173,9 @@ def draw_occupancy(ax: Any, occupancy: Float[np.ndarray, "H S"], layout: Mapping
     else:
         image, label = ax.imshow(occupancy.T, cmap="Blues", vmin=0, vmax=1, aspect="auto"), "probability"
         ax.set(xlabel="step", ylabel="state")
-        names = layout.get("states")
-        if names and len(names) <= MAX_STATES:
-            ax.set_yticks(range(len(names)), [display_text(str(x)) for x in names], fontsize=8)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(MaxNLocator(integer=True))
+    names = layout.get("states")
+    if cells is None and names and len(names) <= MAX_STATES:
+        ax.set_yticks(range(len(names)), [display_text(str(x)) for x in names], fontsize=8)
     ax.get_figure().colorbar(image, ax=ax, label=label)

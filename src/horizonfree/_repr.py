@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from horizonfree.errors import OptionError
+from horizonfree._extras import import_optional
 
 if TYPE_CHECKING:
     import pandas
@@ -71,12 +71,7 @@ def join_names(names: Sequence[str]) -> str:
 
 def data_frame(columns: Mapping[str, Any]) -> "pandas.DataFrame":
     """Columns as a data frame; text is categorical."""
-    try:
-        import pandas
-    except ImportError:
-        raise OptionError(
-            "pandas is not installed: pip install pandas, or use the arrays themselves"
-        ) from None
+    pandas = import_optional("pandas")
     frame = pandas.DataFrame(dict(columns))
     texts = [name for name in frame if not pandas.api.types.is_numeric_dtype(frame[name])]
     return frame.astype(dict.fromkeys(texts, "category"))

@@ -1,7 +1,8 @@
 """Checks of arguments. Each error names the argument, its value, and what it must be."""
 
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from horizonfree.errors import HorizonfreeError, OptionError, RewardError, ShapeError, UnknownNameError
 
 MAX_INT = 2**63 - 1
+MAX_TABLE_ENTRIES = 2**28
 MAX_REPR = 200  # characters of a value in an error message
 
 _T = TypeVar("_T")
@@ -54,6 +56,11 @@ def check_count(value: Any, name: str) -> int:
     return check_int(value, name, 1, MAX_INT, "a whole number of at least 1")
 
 
+def check_at_least(value: float, name: str, low: float) -> None:
+    """A number of at least `low`."""
+    require(value >= low, name, value, f"at least {low}")
+
+
 def check_seed(seed: Any) -> int:
     """A seed of a random number generator."""
     return check_int(seed, "seed", 0, MAX_INT, "a whole number from 0 to 2^63 - 1")
@@ -87,12 +94,14 @@ def check_bool(value: Any, name: str) -> None:
     require(value is None or isinstance(value, (bool, np.bool_, int)), name, value, "True, False or None")
 
 
-def check_choice(value: Any, name: str, choices: Collection[str]) -> str:
+def check_choice(
+    value: Any, name: str, choices: Collection[str], error: type[HorizonfreeError] = OptionError
+) -> str:
     """One of a few words."""
     if not isinstance(value, str) or value not in choices:
         texts = [repr(x) for x in choices]
         listed = " or ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
-        require(False, name, value, f"{listed}{did_you_mean(value, choices)}")
+        require(False, name, value, f"{listed}{did_you_mean(value, choices)}", error)
     return str(value)
 
 
@@ -104,10 +113,10 @@ def check_known(name: Any, names: Collection[str], kind: str) -> None:
         )
 
 
-def check_instance(value: Any, kind: type[_T], name: str) -> _T:
-    """An object of a class."""
+def check_instance(value: Any, kind: type[_T], name: str, hint: str = "") -> _T:
+    """An object of a class; `hint` says where one comes from."""
     if not isinstance(value, kind):
-        raise ShapeError(f"{name} is a {type(value).__name__}; it must be a {kind.__name__}")
+        raise ShapeError(f"{name} is a {type(value).__name__}; it must be a {kind.__name__}{hint}")
     return value
 
 
@@ -158,11 +167,100 @@ def check_array(x: Any, name: str, shape: tuple[int, ...], axes: str = "") -> np
     return array
 
 
+def require_shape(
+    condition: Any,
+    name: str,
+    shape: tuple[int, ...],
+    meaning: str,
+    error: type[HorizonfreeError] = ShapeError,
+) -> None:
+    """Raise "NAME has shape SHAPE; it must be MEANING" unless the condition holds."""
+    if not condition:
+        raise error(f"{name} has shape {shape}; it must be {meaning}")
+
+
+def require_array(condition: Any, name: str, array: np.ndarray, meaning: str) -> None:
+    """Raise "NAME has shape SHAPE and type TYPE; it must be MEANING" unless the condition holds."""
+    if not condition:
+        raise ShapeError(f"{name} has shape {array.shape} and type {array.dtype}; it must be {meaning}")
+
+
+def require_entries(
+    is_valid: Any,
+    name: str,
+    array: np.ndarray,
+    meaning: str,
+    error: type[HorizonfreeError] = ShapeError,
+    at: str = "",
+) -> None:
+    """Raise "NAME[i, j] is ENTRY; MEANING" for the first entry that is not valid.
+
+    `at` writes the place instead of [i, j], such as "(s={}, a={})".
+    """
+    is_valid = np.asarray(is_valid)
+    if not is_valid.all():
+        place = tuple(int(i) for i in np.unravel_index(int(is_valid.argmin()), is_valid.shape))
+        entry = array[place]
+        text = f"{entry:.10g}" if isinstance(entry, (float, np.floating)) else str(entry)
+        where = at.format(*place) if at else f"{list(place) or ''}"
+        raise error(f"{name}{where} is {text}; {meaning}")
+
+
+def check_square(table: np.ndarray, name: str) -> None:
+    """A table [S, A, S] without an empty axis."""
+    shape = table.shape
+    require_shape(len(shape) == 3 and shape[0] == shape[2] and 0 not in shape, name, shape, "[S, A, S]")
+
+
+def check_size(
+    number: float, most: float, what: str, advice: str, error: type[HorizonfreeError] = OptionError
+) -> None:
+    """Raise "WHAT; at most MOST are possible: ADVICE" where a number exceeds its limit."""
+    if number > most:
+        raise error(f"{what}; at most {most:,} are possible: {advice}")
+
+
+def check_table_size(S: int, A: int) -> None:
+    """Tables [S, A, S] must fit into memory."""
+    what = f"{S:,} states and {A:,} actions make a table of {S * A * S:,} entries"
+    check_size(S * A * S, MAX_TABLE_ENTRIES, what, "give fewer states, or a part of them", ShapeError)
+
+
 def check_finite_rewards(table: np.ndarray) -> None:
     """Rewards must be finite."""
     bad = np.argwhere(~np.isfinite(table))
     if bad.size:
         raise RewardError(f"reward{bad[0].tolist()} is {table[tuple(bad[0])]}; rewards must be finite")
+
+
+@contextmanager
+def reading(
+    what: Any, form: str, *errors: type[Exception], error: type[HorizonfreeError] = OptionError
+) -> Iterator[None]:
+    """Read a file: "WHAT: No such file or directory", or "WHAT is not FORM: ..." for these errors of its content."""
+    try:
+        yield
+    except HorizonfreeError:
+        raise
+    except OSError as reason:
+        raise error(f"{what}: {reason.strerror or reason}") from None
+    except Exception as reason:
+        if isinstance(reason, errors or ValueError):
+            kind = "" if isinstance(reason, ValueError) else f"{type(reason).__name__}: "
+            raise error(f"{what} is not {form}: {kind}{shorten(reason)}") from None
+        raise
+
+
+@contextmanager
+def calling(where: str, usage: str = "") -> Iterator[None]:
+    """Call a function of the user: "WHERE fails: ValueError: ...; USAGE"."""
+    try:
+        yield
+    except HorizonfreeError:
+        raise
+    except Exception as reason:
+        advice = f"; {usage}" if usage else ""
+        raise OptionError(f"{where} fails: {type(reason).__name__}: {reason}{advice}") from reason
 
 
 def did_you_mean(name: Any, names: Iterable[str]) -> str:

@@ -63,7 +63,7 @@ def test_nothing_and_the_unknown_are_refused(rows):
 
 def test_processes_of_their_own_give_the_same_rows_and_a_figure(tmp_path):
     parameters, how = {"states": 4, "horizon": 6}, {"episodes": 16, "seeds": 2, "checkpoints": [4, 16]}
-    ((_, found),) = compare_in_processes("river-swim", parameters, ["uniform"], workers=1, **how)
+    ((_, found),) = compare_in_processes(hf.make("river-swim", **parameters), ["uniform"], workers=1, **how)
     expected = compare(hf.make("river-swim", **parameters), ["uniform"], **how)
     for mine, other in zip(found, expected, strict=True):
         assert mine | {"seconds": 0} == other | {"seconds": 0}
@@ -73,11 +73,11 @@ def test_processes_of_their_own_give_the_same_rows_and_a_figure(tmp_path):
 
 def test_a_contest_refuses_unknown_explorers_before_it_starts():
     with pytest.raises(UnknownNameError, match="unifrom"):
-        compare_in_processes("river-swim", {}, ["unifrom"], episodes=1)
+        compare_in_processes(hf.make("river-swim"), ["unifrom"], episodes=1)
     for given in ({"workers": 0}, {"seeds": 0}, {"episodes": 0}):
         (name,) = given
         with pytest.raises(OptionError, match=f"{name} is 0"):
-            compare_in_processes("river-swim", {}, ["uniform"], **{"episodes": 1, **given})
+            compare_in_processes(hf.make("river-swim"), ["uniform"], **{"episodes": 1, **given})
 
 
 def test_the_same_explorer_twice_under_names_of_ones_own(rows, tmp_path):
@@ -94,7 +94,7 @@ def test_the_same_explorer_twice_under_names_of_ones_own(rows, tmp_path):
     save_figure(plot_comparison([row | marked for row in both[:4]]), tmp_path / "figure.svg")
     assert "a (reconstruction)" in (tmp_path / "figure.svg").read_text()
     with pytest.raises(UnknownNameError, match="no option 'scal'; did you mean 'scale'"):
-        compare_in_processes("river-swim", {}, {"a": {"name": "ucrl-rfe", "scal": 1}}, episodes=1)
+        compare_in_processes(hf.make("river-swim"), {"a": {"name": "ucrl-rfe", "scal": 1}}, episodes=1)
     with pytest.raises(OptionError, match="list of names"):
         hf.compare(problem, "uniform", episodes=2)
 
@@ -170,8 +170,7 @@ def test_a_worker_that_dies_loses_only_its_explorer(tmp_path):
     """In processes: the label and rows of those that end, an error text of those that fail."""
     parts = dict(
         compare_in_processes(
-            "river-swim",
-            {"states": 3, "horizon": 4},
+            hf.make("river-swim", states=3, horizon=4),
             {"bad": {"name": "tests.batch.test_compare:Stumbles"}, "uniform": {}},
             episodes=6,
             seeds=1,

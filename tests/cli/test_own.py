@@ -101,11 +101,57 @@ def test_a_function_of_ones_own_makes_a_problem(shell: Shell) -> None:
         "harbours:rivr": "has no function 'rivr'; did you mean 'river'?",
         "harbours:number": "returns a int; it must return a Problem",
         "harbours:broken": "fails: KeyError: 'gone'",
-        "no_such_module:x": "no_such_module cannot be imported: ModuleNotFoundError",
-        "nowhere.py:x": "nowhere.py cannot be imported: FileNotFoundError",
+        "no_such_module:x": "importing no_such_module fails: ModuleNotFoundError",
+        "nowhere.py:x": "importing nowhere.py fails: FileNotFoundError",
     }.items():
         code, _, err = shell(f"explore {name} --episodes 4")
         assert code == 2
+        assert words in err
+
+
+MACHINES = """
+import gymnasium, numpy as np
+class Machines(gymnasium.Env):
+    def __init__(self, parts=3):
+        self.observation_space = gymnasium.spaces.MultiDiscrete([parts, parts])
+        self.action_space = gymnasium.spaces.MultiDiscrete([2, 2])
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.state = np.zeros(2, int)
+        return self.state.copy(), {}
+    def step(self, action):
+        wear = self.np_random.random(2) < 0.3
+        self.state = np.where(action == 1, 0, np.minimum(self.state + wear, self.observation_space.nvec - 1))
+        return self.state.copy(), 0.0, False, False, {}
+def limited(horizon): return gymnasium.wrappers.TimeLimit(Machines(), horizon)
+"""
+
+
+def test_a_function_of_ones_own_makes_an_environment(shell: Shell) -> None:
+    """It is stepped; parameters that the function does not have are for the exploration, as for gymnasium:ID."""
+    Path("machines.py").write_text(MACHINES)
+    code, _, err = shell("explore machines:Machines --episodes 3")
+    assert code == 2
+    assert "--param horizon=100" in err  # the line that it names works
+    found = shell.json("explore machines:Machines --param parts=2 --param horizon=4 --episodes 3 --out a")
+    assert (found["problem"], found["episodes"]) == ("Machines", 3)
+    run = hf.load("a")
+    assert (run.problem.num_states, run.problem.num_actions, run.problem.horizon) == (4, 4, 4)
+    assert not run.is_simulated
+    by_name = shell.json("plan a --goal '(1, 0)' --start '(0, 1)' --horizon 2")
+    assert by_name["path"] == shell.json("plan a --goal 2 --start 1 --horizon 2")["path"]
+    assert (hf.goal(run.problem, (1, 0)) == hf.goal(run.problem, 2)).all()  # an observation as its name
+    code, _, err = shell("explore --resume a --episodes 2")
+    assert code == 2
+    assert "(or module:function in its place)" in err
+    assert shell.json("explore machines:Machines --param parts=2 --resume a --episodes 2")["episodes"] == 5
+    assert shell.json("explore machines:limited --param horizon=5 --episodes 2 --out b")["episodes"] == 2
+    for line, words in {
+        "explore machines:Machines --param part=2 --episodes 2": "unexpected keyword argument 'part'",
+        "compare --problem machines:Machines --explorer uniform --episodes 2": "horizonfree explore machines:Machines",
+    }.items():
+        code, _, err = shell(line)
+        assert code == 2, line
         assert words in err
 
 
@@ -202,7 +248,7 @@ def test_a_log_is_certified_and_kept_to_plan_with(shell: Shell) -> None:
         "certify": "Usage",
         "certify a --log plain.csv": "name the folder of a run, or a log",
         "certify a --param x=1": "--param belongs to --log; a run has its own",
-        "certify --log plain.csv --param nmu=3": "an unknown table has num_states",
+        "certify --log plain.csv --param nmu=3": "a tabular MDP has num_states",
         "certify --log nothing.csv": "there is no file nothing.csv",
     }.items():
         code, out, err = shell(line)

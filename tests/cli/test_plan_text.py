@@ -41,8 +41,8 @@ def test_arrows_are_those_of_the_step_at_which_the_plan_is_there() -> None:
 def test_the_way_and_the_time_are_those_of_the_plan() -> None:
     plan = walk(RIGHT_THEN_DOWN, **ON_GRID)
     assert show_plan.likely_path(plan) == [0, 1, 2, 4]
-    assert show_plan.path_text(plan) == "(1, 1) → (2, 1) → (3, 1) → (3, 2)"
-    assert show_plan.time_text(plan) == "(1, 1) 25%, (2, 1) 25%, (3, 1) 25%, (3, 2) 25%"
+    assert show_plan.path_text(plan) == "(0, 0) → (1, 0) → (2, 0) → (2, 1)"
+    assert show_plan.time_text(plan) == "(0, 0) 25%, (1, 0) 25%, (2, 0) 25%, (2, 1) 25%"
     still = walk(np.zeros((4, 5), int), states=list("abcde"))
     assert show_plan.path_text(still) == "a (4 steps)"
     long = walk(np.array([[1] * 5, [3] * 5] * 8), states=list("abcde"))
@@ -70,8 +70,8 @@ def test_plan_shows_what_it_does_and_keeps_it(shell: Shell) -> None:
     code, out, _ = shell("plan a --goal 8 --policy-out p.csv")
     assert code == 0
     assert len(re.findall(r"^   ([↑→↓←] ){3}$", out, re.MULTILINE)) == 3
-    assert "Most likely path: (1, 1) → " in out
-    assert "for episodes from (1, 1); for another start: --start STATE" in out
+    assert "Most likely path: (0, 0) → " in out
+    assert "for episodes from (0, 0); for another start: --start STATE" in out
     found = shell.json("plan a --goal 8 --out p.json")
     run = hf.load("a")
     own = run.plan(hf.goal(run.problem, 8))

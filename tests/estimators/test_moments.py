@@ -104,7 +104,7 @@ BAD_HOMES = [
         OptionError,
         r"Sigma\[m=1\] has smallest eigenvalue -1",
     ),
-    ({"Sigma_dot": np.full((2, 3, 3), np.nan)}, OptionError, r"Sigma_dot\[0, 0, 0\] is nan"),
+    ({"Sigma_dot": np.full((2, 3, 3), np.nan)}, ShapeError, r"Sigma_dot\[0, 0, 0\] is nan"),
 ]
 
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from horizonfree.estimators.ridge import Ridge, scan
+from horizonfree.estimators.ridge import REFRESH_ROWS, Ridge, in_blocks
 from tests.reference.jitted import jitted
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -17,6 +17,16 @@ def rows(seed, T, d, batch=()):
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((T, *batch, d)) / np.sqrt(d)
     return x, rng.random((T, *batch)), rng.uniform(0.1, 10, (T, *batch))
+
+
+def scan(step, ridge, rows, every=REFRESH_ROWS):
+    """A scan of step(ridge, row) -> (ridge, output) in blocks, with a refresh after each."""
+
+    def block(ridge, rows):
+        ridge, output = jax.lax.scan(step, ridge, rows)
+        return ridge.refresh(), output
+
+    return in_blocks(block, ridge, rows, every)
 
 
 def add(ridge, row):

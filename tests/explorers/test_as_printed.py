@@ -13,7 +13,7 @@ from horizonfree.estimators import nested, radius
 from horizonfree.explorers.hf_ucrl_rfe import HAT, HFUCRLRFE, TILDE
 from horizonfree.mdp.space import Trajectory
 from horizonfree.oracle import exhaustive, prepare
-from horizonfree.oracle.enumerated import enumerated
+from horizonfree.oracle.exhaustive import enumerated
 from tests.explorers.test_hf_ucrl_rfe import PROBLEMS, setting
 from tests.reference.episodes import full_features, play, sampler_of
 from tests.reference.jitted import jitted

@@ -12,7 +12,7 @@ from horizonfree import testing
 from horizonfree._x64 import to_device
 from horizonfree.errors import OptionError
 from horizonfree.explorers.likelihood_sets import BETA, explored_with, prepared_in
-from horizonfree.oracle.variance_bound import MUS
+from horizonfree.oracle.variance import MUS
 from tests.reference import claim_adversary, small
 from tests.reference import variance_bound as twin
 

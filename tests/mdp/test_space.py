@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from horizonfree import Mixture
-from horizonfree.errors import KernelError, ShapeError
+from horizonfree.errors import KernelError, ShapeError, UnknownNameError
 from horizonfree.mdp.space import occupied_states, start_distribution
 
 RING = np.roll(np.eye(5), 1, axis=1)[:, None]  # s -> s + 1 mod 5
@@ -93,14 +93,18 @@ NO_STARTS = [
     (-1, ShapeError, "^start is -1; it must be a state, 0 to 4, or"),
     (1.5, ShapeError, "^start is 1.5; it must be a state"),
     (True, ShapeError, "^start is True; it must be a state"),
-    ("left", ShapeError, "^start is 'left'; it must be a state"),
+    ("left", UnknownNameError, "^start is 'left'; it must be a state"),
     (None, ShapeError, "^start is None; it must be a state"),
     (
         [0.5, 0.5],
         ShapeError,
-        r"^start has shape \(2,\); a distribution over the 5 states has shape \(5,\)$",
+        r"^start has shape \(2,\); it must be \(5,\), a distribution over the 5 states$",
     ),
-    (np.eye(5), ShapeError, r"^start has shape \(5, 5\); a distribution over the 5 states"),
+    (
+        np.eye(5),
+        ShapeError,
+        r"^start has shape \(5, 5\); it must be \(5,\), a distribution over the 5 states",
+    ),
     (["a"] * 5, ShapeError, "^start has type .*; it must hold real numbers"),
     ([1.5, -0.5, 0, 0, 0], KernelError, r"^start\[1\] is -0.5; every probability must be a number >= 0$"),
     ([1, 0, 0, np.nan, 0], KernelError, r"^start\[3\] is nan; every probability must be"),

@@ -16,8 +16,7 @@ from horizonfree.errors import OptionError
 from horizonfree.mdp.rewards import max_total
 from horizonfree.mdp.space import occupied_states
 from horizonfree.oracle.exhaustive import antichains
-from horizonfree.oracle.objective import adjoint, backup
-from horizonfree.oracle.pseudo_values import cap
+from horizonfree.oracle.objective import adjoint, backup, cap
 from tests.reference.jitted import jitted
 from tests.reference.oracle import pseudo_values
 from tests.reference.oracle_draws import HARD, draw, evaluate, fork, fork_value, random_pair, warm_start

@@ -7,7 +7,7 @@ import pytest
 import horizonfree as hf
 from horizonfree import oracle
 from horizonfree._x64 import to_device
-from horizonfree.oracle.variance_bound import MUS, largest_root, variance_bound
+from horizonfree.oracle.variance import MUS, largest_root, variance_bound
 from tests.reference import claim_adversary, claims
 from tests.reference import variance_bound as twin
 from tests.reference.episodes import full_features

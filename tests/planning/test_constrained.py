@@ -74,6 +74,30 @@ def test_the_programme_agrees_with_mixtures_of_all_deterministic_policies(shape,
         assert False in found
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_one_constraint_has_the_answer_of_the_programme(seed):
+    """Asked for twice, it is solved by the linear programme."""
+    kernel, start, reward, costs, rng = system(seed, 12, 15, 3, 1, is_sharp=seed % 3 == 0)
+    allowed = np.ones((15, 3), bool)
+    allowed[rng.integers(15, size=4), rng.integers(3, size=4)] = False
+    one, two = (OccupancyProgram(kernel, start, c, allowed) for c in (costs, np.repeat(costs, 2, axis=0)))
+    least, free = one.safest(np.zeros(1)), one.best(reward, np.full(1, 100.0))
+    most = total(kernel, start, costs[0], free.policy)
+    assert least.value == pytest.approx(two.safest(np.zeros(2)).value, abs=1e-9)
+    assert one.best(reward, np.array([least.value - 1e-6])) is None
+    for bound in least.value + np.array([0.0, 1e-3, 0.3, 0.9, 1.1]) * (most - least.value):
+        found, expected = one.best(reward, np.array([bound])), two.best(reward, np.array([bound] * 2))
+        assert found.value == pytest.approx(expected.value, abs=1e-6)
+        assert total(kernel, start, reward, found.policy) == pytest.approx(found.value, abs=1e-9)
+        assert total(kernel, start, costs[0], found.policy) <= bound + 1e-9
+        priced, _ = best_policy(
+            kernel, reward - found.multipliers[0] * costs[0] + np.where(allowed, 0.0, -np.inf)
+        )
+        slack = bound - total(kernel, start, costs[0], priced)
+        dual = total(kernel, start, reward, priced) + found.multipliers[0] * slack
+        assert dual == pytest.approx(found.value, abs=1e-9 * (1 + found.multipliers[0]))
+
+
 def test_a_long_horizon_and_lost_mass():
     """Half of the mass leaves where action 1 is taken: H = 500, and rows that sum to less than one."""
     P = np.zeros((2, 2, 2))
@@ -99,6 +123,6 @@ def test_where_the_measure_does_not_come_the_policy_is_best_for_the_priced_rewar
 
 def test_a_programme_that_is_too_large_is_refused(monkeypatch):
     monkeypatch.setattr(constrained, "MAX_NONZEROS", 10)
-    kernel, start, _, costs, _ = system(0, 3, 3, 2, 1)
-    with pytest.raises(OptionError, match="at most 10 are solved"):
+    kernel, start, _, costs, _ = system(0, 3, 3, 2, 2)
+    with pytest.raises(OptionError, match="at most 10 are possible"):
         OccupancyProgram(kernel, start, costs, np.ones((3, 2), bool))

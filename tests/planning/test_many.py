@@ -65,7 +65,7 @@ def test_few_rewards_are_in_memory_at_a_time(kernel, rewards):
 def test_what_are_no_rewards_is_refused(kernel, rewards):
     for given, says in [
         (3.0, "must be a batch"),
-        ([], "is empty"),
+        ([], r"rewards is \[\]; it must be at least one reward"),
         (rewards[0], r"rewards\[0\] has shape"),
         ([rewards[0], rewards[0][:2]], r"rewards\[1\] has shape"),
         (["a"], r"rewards\[0\] has type"),

@@ -52,7 +52,7 @@ def test_what_is_no_start_is_refused():
             planning.visits(kernel, pi, start)
     with pytest.raises(ShapeError, match="start is 5"):
         planning.visits(kernel, pi, 5)
-    with pytest.raises(ShapeError, match=r"start has shape \(1,\); a distribution over the 5 states"):
+    with pytest.raises(ShapeError, match=r"start has shape \(1,\); it must be \(5,\), a distribution over"):
         planning.visits(kernel, pi, [0])
     with pytest.raises(KernelError, match=r"start sums to 0\.5; it must sum to 1"):
         planning.visits(kernel, pi, np.full(5, 0.1))

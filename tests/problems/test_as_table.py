@@ -9,7 +9,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 import horizonfree as hf
-from horizonfree.errors import ModelError, OptionError, ShapeError
+from horizonfree.errors import ModelError, OptionError, ShapeError, UnknownNameError
 from horizonfree.problems.gymnasium.as_table import unknown_table
 from tests.reference.gymnasium_tables import hoeffding, table_of
 
@@ -124,6 +124,10 @@ BAD_SPACES = [
         with_spaces(Box(0, 1, (2,)), Discrete(2)),
         r"the observation space .* is Box.*needs finite spaces: cut it into cells",
     ),
+    (
+        with_spaces(Box(np.float32([0, -np.inf]), np.float32([1, np.inf])), Discrete(2)),
+        r"hf.discretize\(env, \[10, \[-1, 0, 1\]\]\), ...\); at the shell --param 'bins=\[10, \[-1, 0, 1\]\]'",
+    ),
     (with_spaces(MultiDiscrete([3, 2]), Discrete(2)), r"observation 0 is not in MultiDiscrete"),
     (with_spaces(Discrete(5), Box(-1, 1, (1,))), r"the action space .* is Box"),
     (
@@ -194,7 +198,8 @@ def test_a_start_may_be_unknown(tmp_path):
     again = hf.load(tmp_path / "run").resume(env=env, episodes=5, progress=False)
     assert again.episodes == 405
     with pytest.raises(
-        OptionError, match="start is 'anywhere'; it must be a state, a distribution over states, or"
+        UnknownNameError,
+        match=r"start is 'anywhere'; it must be a state, .*or a distribution over states, or 'unknown",
     ):
         explored(env, horizon=6, start="anywhere")
 

@@ -291,9 +291,13 @@ def test_bad_tables_are_refused(subtests):
 
 def test_spaces_and_starts_that_do_not_fit_the_table_are_refused():
     env = TableEnv({0: {0: [(1.0, 0, 0.0, False)]}})
-    for start in (1.5, "a", True, -1):
+    for start in (1.5, True, -1):
         with pytest.raises(ShapeError, match="it must be a state, 0 to 0, or a distribution over them"):
             from_gymnasium(env, horizon=3, start=start)
+    with pytest.raises(
+        UnknownNameError, match=r"start is 'a'; it must be a state, .* no state 'a'; states are 0 to 0"
+    ):
+        from_gymnasium(env, horizon=3, start="a")
     env.initial_state_distrib = np.array([0.5, 0.5])
     with pytest.raises(ShapeError, match=r"initial_state_distrib has shape \(2,\)"):
         from_gymnasium(env, horizon=3)

@@ -78,7 +78,7 @@ REFUSALS = [
     ({"mu": MU.T}, ShapeError, r"mu has shape \(4, 2\); it must be \[d, S\] = \(2, 4\)"),
     ({"mu": changed(MU, (0, 1), np.inf)}, FeatureError, r"mu\[0, 1\] is inf"),
     ({"mu": changed(MU, (0, slice(2)), [1.4, -0.7])}, KernelError, r"\(s=0, a=0\) -> 1 is -0.*>= 0"),
-    ({"mu": MU * 0.9}, KernelError, r"\(s=0, a=0\) sum to 0.9"),
+    ({"mu": MU * 0.9}, KernelError, r"the sum of the probabilities of \(s=0, a=0\) is 0.9"),
     ({"horizon": 0}, ShapeError, "horizon is 0"),
     ({"start": 4}, ShapeError, "start is 4"),
     ({"start": [0.5, 0.4, 0, 0]}, KernelError, "start sums to 0.9"),

@@ -1,5 +1,6 @@
 """Names of states, actions and weights: given once, and then used wherever people read or type them."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import HorizonfreeError
+from horizonfree.mdp import names
 from horizonfree.problems.gymnasium.from_env import from_gymnasium
 from horizonfree.report.facts import state_text
 from horizonfree.web.session import drawing
@@ -121,3 +123,88 @@ def test_named_problems_name_their_weights() -> None:
     assert hf.make("inventory").state_name(4) == "stock 4"
     lakes = from_gymnasium(["FrozenLake-v1", "FrozenLake8x8-v1"][:1], 5)
     assert lakes.weight_name(0) == "FrozenLake-v1"
+
+
+def grid() -> hf.Problem:
+    return hf.make("zoned-grid", size=3, zones=2, horizon=6)
+
+
+def test_a_cell_is_a_state_wherever_one_is_accepted() -> None:
+    problem = grid()
+    run = hf.explore(problem, "uniform", episodes=5, progress=False)
+    for cell in ((1, 2), (np.int64(1), np.int32(2)), "(1, 2)", "(1,2)", "cell (1, 2)"):
+        assert problem.state_number(cell) == problem.states_named(cell)[0] == 7
+        for reward in (hf.goal, hf.occupancy):
+            assert (reward(problem, cell) == reward(problem, 7)).all()
+            assert (reward(problem, [cell, (0, 0), 4]) == reward(problem, [7, 0, 4])).all()
+        assert (hf.reach(problem, cell).decided == hf.reach(problem, 7).decided).all()
+        assert problem.with_start(cell).start_name() == "state 7"
+        plan = run.plan(np.eye(9)[4] / 2, start=cell, horizon=2)
+        assert plan.value == run.plan(np.eye(9)[4] / 2, start=7, horizon=2).value
+        assert plan.act(0, cell) == plan.act(0, 7)
+    constrained = run.plan(hf.goal(problem, 8), constraints=[hf.at_most(hf.reach(problem, "(1, 1)"), 0.9)])
+    assert constrained.act(1, (0, 1), before=[(0, 0)]) == constrained.act(1, 3, before=[0])
+    property = hf.property('Pmax=? [F<=5 "(1, 2)"]').on_problem(problem)
+    assert (property.decided == hf.reach(problem, 7).decided).all()
+
+
+def test_every_text_for_a_state_is_one_that_is_accepted() -> None:
+    problems = [grid(), hf.make("river-swim", states=4, horizon=3), harbour(), hf.Tabular(3, 2, 2)]
+    part = hf.make("zoned-grid", size=9, horizon=4).reachable_part()
+    for problem in (*problems, part):
+        texts = [
+            [f(s) for s in range(problem.num_states)]
+            for f in (problem.state_name, partial(state_text, problem))
+        ]
+        texts.append([names.state_text(problem.layout, s) for s in range(problem.num_states)])
+        for row in texts:
+            assert [problem.state_number(text) for text in row] == list(range(problem.num_states)), row
+
+
+def test_a_tuple_that_is_no_cell_is_refused_in_words() -> None:
+    shared = hf.Tabular(3, 2, 2, layout={"cells": np.array([[0, 0], [1, 0], [1, 0]])})
+    assert (hf.goal(shared, (1, 0)) == hf.goal(shared, [1, 2])).all()  # all states of the cell
+    cases = [
+        (grid(), (3, 0), r"\(3, 0\) is no cell; columns are 0 to 2, rows 0 to 2, .*a list, \[3, 0\]"),
+        (grid(), (1, 2, 3), r"\(1, 2, 3\) is no cell; .*a list, \[1, 2, 3\]"),
+        (grid(), (0.5, 1), "is no cell"),
+        (grid(), ("a", "b"), "is no cell"),
+        (grid(), "(0, 7)", r"\(0, 7\) is no cell"),
+        (grid(), "nowhere", r"no state 'nowhere'; states are 0 to 8, or cells, '\(column, row\)'"),
+        (
+            harbour(),
+            (0, 1),
+            "a tuple is a cell.*this problem has no grid; states are 0 to 2, or by name, such as 'port'",
+        ),
+        (hf.Tabular(3, 2, 2), "(0, 1)", r"there is no state '\(0, 1\)'; states are 0 to 2"),
+    ]
+    for problem, value, words in cases:
+        for ask in (problem.state_number, partial(hf.goal, problem), partial(hf.reach, problem)):
+            with pytest.raises(HorizonfreeError, match=words):
+                ask(value)
+        with pytest.raises(HorizonfreeError, match="start is .*; it must be a state, .*" + words):
+            problem.with_start(value)
+    with pytest.raises(HorizonfreeError, match="has 2 states: 1, 2; give one of them"):
+        shared.state_number((1, 0))
+
+
+def test_a_start_has_a_name_in_constructors_too() -> None:
+    assert harbour(start="sea").start == 2
+    assert hf.Tabular(3, 2, 2, "bay", terminal=["sea"], **NAMES).start == 1
+    assert hf.Tabular.from_table(STORM, horizon=2, start="bay", **NAMES).start == 1
+    assert hf.Mixture.from_tabular(STORM, horizon=2, start="bay", **NAMES).start == 1
+    assert hf.LinearMDP.from_features(np.ones((3, 2, 1)), horizon=2, start="sea", **NAMES).start == 2
+    ended = hf.Tabular(3, 2, 2, terminal=["sea", 1], **NAMES).layout["ended"]
+    assert ended.tolist() == hf.Tabular(3, 2, 2, terminal=[1, 2]).layout["ended"].tolist()
+    np.testing.assert_allclose(
+        harbour(start=(0.5, 0.25, 0.25)).start, [0.5, 0.25, 0.25]
+    )  # a tuple of S numbers
+    with pytest.raises(
+        HorizonfreeError,
+        match=r"start is 'see'; it must be a state.*: there is no state 'see'; did you mean 'sea'",
+    ):
+        harbour(start="see")
+    lake = from_gymnasium("FrozenLake-v1", horizon=5, start=(1, 2))
+    assert lake.start == 9
+    assert lake.recipe is not None
+    assert lake.recipe["parameters"]["start"] == 9

@@ -108,7 +108,7 @@ REFUSALS = [
     ({"step": np.zeros((10, 3, 5), int)}, r"step has shape \(10, 3, 5\)"),
     ({"step": np.full((10, 3, 12), 10)}, r"step\[s=0, a=0, outcome 0\] is 10; states are 0 to 9"),
     ({"step": np.zeros((9, 3, 12), int)}, "num_states is 10; it must be 9"),
-    ({"outcomes": []}, "outcomes is empty"),
+    ({"outcomes": []}, r"outcomes is \[\]; it must be a list or a dictionary of at least one"),
     ({"outcomes": 12}, "outcomes is 12; it must be a list, or a dictionary"),
     ({"outcomes": [1, 1]}, "outcomes has '1' more than once"),
     ({"models": {"slow": LAW[:5]}}, r"models\[slow\] has shape \(5,\); it must be \[outcomes\] = \(12,\)"),

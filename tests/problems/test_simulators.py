@@ -104,8 +104,11 @@ def test_kernels_from_samples_are_stored_and_what_takes_them_for_exact_is_refuse
     assert hf.load(tmp_path / "a").certificate() == run.certificate()
     assert run.check().alternatives == ()
     for ask, words in (
-        (lambda: run.check(alternatives=["table"]), "these are estimates from samples"),
-        (lambda: run.check(np.zeros(1500, int)), "these kernels are estimates"),
+        (
+            lambda: run.check(alternatives=["table"]),
+            "the kernels of this problem were estimated from samples",
+        ),
+        (lambda: run.check(np.zeros(1500, int)), "the kernels of this problem were estimated"),
         (lambda: run.certificate(method="direct"), "it must be 'uniform'"),
         (lambda: hf.explore(run.problem, until_eps=0.05), "until_eps is 0.05, but with these samples"),
         (lambda: run.robustness(), "robustness is for kernels that are given"),
@@ -199,12 +202,12 @@ def test_simulators_in_cells_are_a_class_for_a_real_car() -> None:
 
 
 REFUSALS = [
-    (lambda: hf.from_simulators([], horizon=3), "simulators is empty"),
+    (lambda: hf.from_simulators([], horizon=3), r"simulators is \[\]; it must be a list of at least one"),
     (lambda: hf.from_simulators(3, horizon=3), "simulators is 3; it must be a list"),
     (lambda: hf.from_simulators([np.zeros((2, 2))], horizon=3), "simulator 0 has type float64"),
     (
         lambda: hf.from_simulators([np.zeros((2, 2), int)], horizon=3),
-        r"shape \(2, 2\); counts are whole numbers",
+        r"shape \(2, 2\); it must be \[S, A, S\]",
     ),
     (lambda: hf.from_simulators(drawn(9), horizon=3, smoothing=-1), "smoothing is -1"),
     (

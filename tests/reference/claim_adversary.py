@@ -14,7 +14,7 @@ from scipy.sparse import coo_matrix
 import horizonfree as hf
 from horizonfree import oracle
 from horizonfree._x64 import to_device
-from horizonfree.oracle.variance_bound import variance_bound
+from horizonfree.oracle.variance import variance_bound
 
 
 class System(NamedTuple):

@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 import horizonfree as hf
 from horizonfree import oracle
 from horizonfree._x64 import to_device
-from horizonfree.oracle.variance_bound import variance_bound
+from horizonfree.oracle.variance import variance_bound
 
 
 class Attack(NamedTuple):

@@ -123,7 +123,7 @@ HUGE_ROWS = [HUGE, -HUGE, [HUGE]]
 START_ROWS: list[Row] = [
     (
         {"start": [0.5, 0.5]},
-        "start has shape (2,); a distribution over the 3 states has shape (3,)",
+        "start has shape (2,); it must be (3,), a distribution over the 3 states",
         ShapeError,
     ),
     ({"start": [[0.5, 0.5, 0]]}, "start has shape (1, 3)", ShapeError),

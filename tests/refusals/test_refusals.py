@@ -3,7 +3,9 @@
 The tables have one entry for each function: valid arguments, and changes to them with the words of the error.
 """
 
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,3 +55,21 @@ def test_the_arguments_that_bad_ones_replace_are_valid(subtests: pytest.Subtests
         assert batch.checkpoints.tolist() == [1]
         assert list(batch.curves) == ["eps", "gap"]
         assert hf.explore_many(PROBLEM, "uniform", checkpoints={}, **settings).curves == {}
+
+
+def test_a_name_in_place_of_a_problem_is_answered_with_a_line_that_works(subtests: pytest.Subtests) -> None:
+    settings: dict[str, Any] = {"episodes": 2, "seeds": 1}
+    calls = {
+        "hf.explore(hf.make('river-swim'), ...)": lambda: hf.explore("river-swin", episodes=2),
+        "hf.explore(gymnasium.make('Taxi-v4'), ...)": lambda: hf.explore("Taxi-v4", episodes=2),
+        "hf.compare(hf.make('river-swim'), ...)": lambda: hf.compare("river-swim", ["uniform"], **settings),
+        "hf.compare(hf.make('gymnasium:FrozenLake-v1', horizon=100), ...)": lambda: hf.compare(
+            "gymnasium:FrozenLake-v1", ["uniform"], **settings
+        ),
+        "hf.explore_many(hf.make('river-swim'), ...)": lambda: hf.explore_many(
+            "river-swim", "uniform", **settings
+        ),
+    }
+    for line, call in calls.items():
+        with subtests.test(line), pytest.raises(HorizonfreeError, match=re.escape(line)):
+            call()

@@ -77,14 +77,14 @@ TABLE: dict[str, Function] = {
                 for x in ("3", None, "", [3], True, 1j, b"3", {})
                 if (name, x) != ("K", None)
             ),
-            ({"eps": 1e-300}, "eps is 1e-300; it must lie between 1e-50 and 1e", OptionError),
+            ({"eps": 1e-300}, "eps is 1e-300; it must be a number between 1e-50 and 1e", OptionError),
             ({"eps": 1e300}, "eps is 1e+300", OptionError),
-            ({"B": 1e200}, "B is 1e+200; it must lie between 1e-30 and 1e+30", OptionError),
+            ({"B": 1e200}, "B is 1e+200; it must be a number between 1e-30 and 1e+30", OptionError),
             ({"B": 1e-200}, "B is 1e-200", OptionError),
-            ({"H": 10**400}, "H is 1000 … ; it must lie between 1 and 1e+15", OptionError),
-            ({"d": 10**23 - 1}, "d is 9999 … ; it must lie between 1 and 1e+15", OptionError),
+            ({"H": 10**400}, "H is 1000 … ; it must be a number between 1 and 1e+15", OptionError),
+            ({"d": 10**23 - 1}, "d is 9999 … ; it must be a number between 1 and 1e+15", OptionError),
             ({"K": 1e300}, "K is 1e+300", OptionError),
-            ({"delta": 1e-320}, "delta is 1e-320; it must lie between 1e-300 and 1", OptionError),
+            ({"delta": 1e-320}, "delta is 1e-320; it must be a number between 1e-300 and 1", OptionError),
         ],
     ),
 }

@@ -49,6 +49,9 @@ def test_zero_is_drawn_as_zero_and_logarithmic_axes_span_the_data():
     without = new_axes()
     draw_bands(without, {"a": {1: [1e-3], 2: [0.5]}}, {})
     assert without.get_yscale() == "log"
+    band = new_axes()
+    draw_bands(band, {"a": {1: [0, 0, 0.2, 0.3, 0.4], 2: [0.01, 0.01, 0.01]}}, {})
+    assert band.get_yscale() == "symlog"  # no median is zero, but a quartile is
     near = new_axes()
     draw_bands(near, {"a": {1: [0.5], 2: [0.4]}, "nothing": {1: [np.nan]}}, {})
     assert near.get_yscale() == "linear"
@@ -72,6 +75,9 @@ def test_a_run_and_a_plan_have_pictures(problem):
         )
         np.testing.assert_allclose(np.sort(shown.ravel()), np.sort(table.ravel()))
         assert "<img" in plan._repr_html_()
+        ax = plan.plot()
+        ticks = np.r_[ax.get_xticks(), ax.get_yticks()]  # of steps, states, columns and rows
+        np.testing.assert_array_equal(ticks, np.round(ticks))
     assert "<img" in run._repr_html_()
     assert "<table" in run._repr_html_()
 

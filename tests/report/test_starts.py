@@ -85,7 +85,7 @@ def test_the_page_says_where_episodes_start(two: Run, every: Run, run: Run, tmp_
     assert "Rings" not in text
     text = page_of(run, tmp_path).text
     assert "The ring is the start; empty cells are unreachable" in text
-    assert "start column 1, row 1 " in text
+    assert "start cell (0, 0) " in text
     assert "drawn." not in text
 
 

@@ -301,7 +301,7 @@ def test_refusals_name_the_column_and_what_to_do(subtests) -> None:
     for how, words in (
         (
             {},
-            r"has 'machine', .* and has no column 'episode'; .* columns=\{'episode': ..\}, .* --columns episode=",
+            r"has 'machine', .* and has no column 'episode'; .* columns=\{'episode': .., .*\}, .* --columns episode=",
         ),
         ({"columns": COLUMNS | {"state": "statsu"}}, "no column 'statsu'; .* did you mean 'status'"),
         ({"columns": {"sate": "status"}}, "some of episode, step, .* did you mean 'state'"),

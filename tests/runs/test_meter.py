@@ -118,6 +118,15 @@ def test_a_count_says_what_is_left_once_it_takes_long(
         "reward 200 of 1,000, 8 s, about 32 s left",
         "reward 500 of 1,000, 20 s, about 20 s left",
     ]
+    with progress.counter(1000, "reward", True) as show:
+        begin = clock.now
+        for done, now in ((1, 7.0), (101, 12.0)):  # a set-up of seven seconds is no rate
+            clock.now = begin + now
+            show(done)
+    assert capsys.readouterr().err.splitlines() == [
+        "reward 1 of 1,000, 7 s",
+        "reward 101 of 1,000, 12 s, about 45 s left",
+    ]
     for wanted in (None, False):
         with progress.counter(1000, "reward", wanted) as show:
             clock.now += 100

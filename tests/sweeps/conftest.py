@@ -1,5 +1,6 @@
 """A small sweep, run once on the local pool; others are compared with it."""
 
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.sweeps import executors, sweep
+from horizonfree.sweeps.tasks import task_id
 
 TINY: dict[str, Any] = {
     "title": "tiny",
@@ -25,15 +27,14 @@ class FakeExecutor(executors.Executor):
     slots = 2
 
     def __init__(self, answer) -> None:
-        self.answer, self.waiting, self.told = answer, [], []
+        self.answer, self.told = answer, []
 
-    def submit(self, key, task) -> None:
+    def submit(self, task) -> Future:
+        key = task_id(task)
         self.told.append(key)
-        self.waiting.append((key, self.answer(key, task, self.told.count(key))))
-
-    def finished(self, seconds):
-        found, self.waiting = self.waiting, []
-        return found
+        future: Future = Future()
+        future.set_result(self.answer(key, task, self.told.count(key)))
+        return future
 
     def close(self) -> None:
         pass

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from tests.sweeps.conftest import TINY
 
 LISTENS = "0A"  # in /proc/net/tcp
 LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000")
+LASTING = 60_000  # episodes: a task of a second or two
 LONG = 3_000_000  # episodes: a task that does not end by itself while a test runs
 
 
@@ -74,14 +75,6 @@ def executor(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     made.close()
 
 
-def outcome(executor: Executor, key: str) -> executors.Outcome:
-    for _ in range(600):
-        found = dict(executor.finished(1.0))
-        if key in found:
-            return found[key]
-    raise TimeoutError(key)
-
-
 def family(pid: int) -> set[int]:
     """A process and all below it."""
     parents: dict[int, set[int]] = {}
@@ -117,8 +110,7 @@ def test_a_task_gives_the_same_rows_and_nothing_listens_beyond_loopback(
     executor: Executor, tiny: Path
 ) -> None:
     key, task = next(iter(build_tasks(spec.read(TINY)).items()))
-    executor.submit(key, task)
-    found = outcome(executor, key)
+    found = executor.outcome(executor.submit(task))
     here = hf.load_sweep(tiny).where(task=key)
     assert found["rows"]["seed"] == here["seed"].tolist()
     assert found["rows"]["eps"] == here["eps"].tolist()
@@ -134,14 +126,12 @@ def test_a_worker_that_is_killed_costs_its_task_only(
 ) -> None:
     (task,) = build_tasks(spec.read(TINY | {"seeds": 2})).values()
     announcing(executor, tmp_path, monkeypatch)
-    executor.submit("long", task | {"episodes": LONG, "checkpoints": [LONG]})
+    long = executor.submit(task | {"episodes": LONG, "checkpoints": [LONG]})
     victim = int(announced(tmp_path / str(LONG)))
-    executor.submit("short", task)
-    assert "rows" in outcome(executor, "short")
+    assert "rows" in executor.outcome(executor.submit(task))
     os.kill(victim, signal.SIGKILL)
-    assert outcome(executor, "long") == {"error": executors.WORKER_DIED}
-    executor.submit("again", task)
-    assert "rows" in outcome(executor, "again")
+    assert executor.outcome(long) == {"error": executors.WORKER_DIED}
+    assert "rows" in executor.outcome(executor.submit(task))
 
 
 def announcing(executor: Executor, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,11 +154,8 @@ def announcing(executor: Executor, folder: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def announced(path: Path) -> str:
-    for _ in range(1200):
-        if path.exists():
-            return path.read_text()
-        time.sleep(0.1)
-    raise TimeoutError(path)
+    wait_until(path.exists)
+    return path.read_text()
 
 
 @pytest.mark.slow
@@ -187,6 +174,48 @@ def test_a_cluster_that_runs_already_is_joined_by_its_address(
     found, here = hf.load_sweep(tmp_path / "out"), hf.load_sweep(tiny)
     assert not found.missing
     assert found["eps"].tobytes() == here["eps"].tobytes()
+
+
+@pytest.mark.parametrize(
+    "on", ["local", pytest.param("dask", marks=pytest.mark.slow), pytest.param("ray", marks=pytest.mark.slow)]
+)
+def test_a_driver_that_is_killed_loses_no_finished_task_and_leaves_no_process(
+    on: str, tmp_path: Path
+) -> None:
+    """Killed after its first row; the same call computes the others, and all rows are those of one call."""
+    if on != "local":
+        skip_without(on)
+    given = TINY | {"seeds": 3, "seeds_per_task": 1, "checkpoints": [2, LASTING], "measure": ["eps"]}
+    (tmp_path / "given.json").write_text(json.dumps(given))
+    words = (
+        "import json, sys, horizonfree as hf\n"
+        "hf.sweep(json.load(open(sys.argv[1])), sys.argv[2], on=sys.argv[3], workers=1, progress=False)"
+    )
+    driver = subprocess.Popen([sys.executable, "-c", words, tmp_path / "given.json", tmp_path / "out", on])
+    rows = tmp_path / "out" / "rows.jsonl"
+    wait_until(lambda: rows.exists() and rows.read_text().count("\n") > 0)
+    processes = family(driver.pid)
+    driver.kill()
+    driver.wait()
+    assert len(processes) > 1
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in processes))
+    kept = hf.load_sweep(tmp_path / "out")
+    assert 0 < kept.missing < 3
+    finished = hf.sweep(given, tmp_path / "out", workers=1, progress=False)
+    assert not finished.missing
+    whole = hf.sweep(given, tmp_path / "whole", workers=1, progress=False)
+    for name in ("seed", "episodes", "eps"):
+        assert finished[name].tobytes() == whole[name].tobytes()
+    first = [(seed, eps) for seed, eps in zip(kept["seed"], kept["eps"])]
+    assert first == [(s, x) for s, x in zip(whole["seed"], whole["eps"]) if s in kept["seed"]]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    for _ in range(2400):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise TimeoutError(condition)
 
 
 def test_ray_that_was_imported_before_and_would_listen_elsewhere_is_not_started() -> None:

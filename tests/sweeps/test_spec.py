@@ -75,7 +75,10 @@ MISTAKES = [
     ({"explorers": {"a": {"name": "unifrom"}}}, "explorers.a: .*uniform"),
     ({"explorers": {"ucrl-rfe": {"scal": 1}}}, "explorers.ucrl-rfe on problems.river: .*'scale'"),
     ({"explorers": {"ucrl-rfe": {"delta": 0.1}}}, "at the top of the file"),
-    ({"explorers": {"rf-ucrl": {}}}, "learns a TabularModel"),
+    (
+        {"explorers": {"rf-ucrl": {"seen_as": "linear"}}},
+        "'rf-ucrl' learns a TabularModel, but this problem has a LinearModel",
+    ),
     ({"explorers": {"uniform": 3}}, "it must be a table"),
     ({"explorers": {"uniform": {"declared": 1}}}, "true or false"),
 ]

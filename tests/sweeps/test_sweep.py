@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -70,19 +71,19 @@ def test_a_worker_that_is_killed_costs_its_task_only_and_the_task_is_tried_again
     (task,) = build_tasks(spec.read(ONE)).values()
     pool = LocalExecutor(2, 1, tmp_path / "log")
     try:
-        pool.submit("long", task)
-        (victim,) = pool.busy
-        os.kill(victim.process.pid, signal.SIGSTOP)
-        pool.submit("short", task)
-        found: dict = {}
-        while "short" not in found:
-            found |= dict(pool.finished(60))
-        assert "rows" in found["short"]
-        assert "long" not in found
-        os.kill(victim.process.pid, signal.SIGKILL)
-        assert pool.finished(60) == [("long", {"error": executors.WORKER_DIED})]
-        pool.submit("again", task)  # to the idle one: the dead one is gone
-        assert dict(pool.finished(60))["again"]["rows"] == found["short"]["rows"]
+        long = pool.submit(task)
+        while not pool.processes:
+            time.sleep(0.01)
+        (victim,) = pool.processes
+        os.kill(victim.pid, signal.SIGSTOP)
+        short = pool.outcome(pool.submit(task))
+        assert "rows" in short
+        assert not long.done()
+        os.kill(victim.pid, signal.SIGKILL)
+        assert pool.outcome(long) == {"error": executors.WORKER_DIED}
+        again = [pool.submit(task) for _ in range(2)]  # to the other worker, and to a new one
+        assert [pool.outcome(x)["rows"] for x in again] == [short["rows"]] * 2
+        assert victim not in pool.processes
     finally:
         pool.close()
 

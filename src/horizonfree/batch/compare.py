@@ -16,7 +16,7 @@ import numpy as np
 
 from horizonfree._plots import CURVE_TITLES, LOSS_TOLERANCE, draw_bands, legend, new_axes, save_figure
 from horizonfree._repr import data_frame, picture_html
-from horizonfree._validation import check_bool, check_choice, check_count, short_repr
+from horizonfree._validation import check_bool, check_choice, check_count, check_instance, require, short_repr
 from horizonfree._x64 import x64
 from horizonfree.batch.explore import prepare, run_job
 from horizonfree.batch.job import Job
@@ -26,8 +26,8 @@ from horizonfree.explorers.registry import describe, display_marks, find_entry, 
 from horizonfree.mdp.rewards import occupancy
 from horizonfree.models.linear.model import LinearModel
 from horizonfree.models.tabular.model import TabularModel
-from horizonfree.problems import make
 from horizonfree.problems.problem import Problem
+from horizonfree.problems.registry import refuse_text
 from horizonfree.runs import until as stopping
 from horizonfree.runs.meter import comparison_meter
 
@@ -149,6 +149,9 @@ def compare(
     ['optimal-design', 'rf-ucrl (as a table)']
     """
     check_bool(progress, "progress")
+    if isinstance(problem, str):
+        refuse_text(problem, "compare")
+    check_instance(problem, Problem, "the problem")
     settings = {"episodes": episodes, "seeds": seeds, "checkpoints": checkpoints, "delta": delta}
     tasks = {
         label: _prepare(problem, entry, settings, reward) for label, entry in parse_entries(explorers).items()
@@ -235,8 +238,7 @@ def view_of(problem: Problem, learns: Any, seen_as: Any = None) -> tuple[Problem
 
 
 def compare_in_processes(
-    name: str,
-    parameters: Mapping[str, Any],
+    problem: Problem,
     explorers: Entries,
     *,
     episodes: int,
@@ -246,7 +248,7 @@ def compare_in_processes(
     checkpoints: Sequence[int] | None = None,
     progress: bool | None = False,
 ) -> Iterator[tuple[str, list[Row] | str]]:
-    """`compare` on a named problem in several processes: label and rows, or an error, of each explorer as it ends.
+    """`compare` in several processes: label and rows, or an error, of each explorer as it ends.
 
     Explorers that need a reward get "stay in the last state". Wrong arguments raise before anything is explored.
     """
@@ -255,11 +257,9 @@ def compare_in_processes(
     if isinstance(seeds, int):
         check_count(seeds, "seeds")
     settings = {"episodes": episodes, "seeds": seeds, "delta": delta, "checkpoints": checkpoints}
-    entries, problem = parse_entries(explorers), make(name, **parameters)
-    totals = {}
-    for label, entry in entries.items():
-        totals[label] = _check(problem, entry, settings)
-    tasks = {label: (name, dict(parameters), label, entry, settings) for label, entry in entries.items()}
+    entries = parse_entries(explorers)
+    totals = {label: _check(problem, entry, settings) for label, entry in entries.items()}
+    tasks = {label: (problem, label, entry, settings) for label, entry in entries.items()}
     return _in_processes(tasks, totals, _seeds_text(seeds), workers, progress)
 
 
@@ -310,9 +310,8 @@ def _set_queue(queue: Any) -> None:
 
 
 @x64
-def _run_task(task: tuple[str, dict[str, Any], str, Entry, dict[str, Any]]) -> list[Row]:
-    name, parameters, label, entry, settings = task
-    problem = make(name, **parameters)
+def _run_task(task: tuple[Problem, str, Entry, dict[str, Any]]) -> list[Row]:
+    problem, label, entry, settings = task
     prepared = _prepare(problem, entry, settings, _last_state(problem))
     return prepared.rows(label, lambda done: None if _queue is None else _queue.put((label, done)))
 
@@ -331,23 +330,19 @@ def _seeds_text(seeds: Any) -> str:
 
 def parse_entries(explorers: Any) -> dict[str, Entry]:
     """The explorers of a comparison by their labels."""
-    if isinstance(explorers, (str, Explorer)) or not isinstance(explorers, (Mapping, Sequence)):
-        raise OptionError(
-            f"explorers is {short_repr(explorers)}; it must be a list of names, or names with options"
-        )
+    is_list = isinstance(explorers, (Mapping, Sequence)) and not isinstance(explorers, str)
+    require(is_list, "explorers", explorers, "a list of names, or names with options")
     if isinstance(explorers, Mapping):
         tables = dict(explorers)
     else:
-        wrong = [x for x in explorers if not isinstance(x, (str, Explorer))]
-        if wrong:
-            raise OptionError(f"explorers holds {short_repr(wrong[0])}; it must hold names or explorers")
+        for x in explorers:
+            require(isinstance(x, (str, Explorer)), "an entry of explorers", x, "a name or an explorer")
         tables = {}
         for x in explorers:
             tables[_unused(x if isinstance(x, str) else describe(x)[0], tables)] = (
                 {} if isinstance(x, str) else x
             )
-    if not tables:
-        raise OptionError("there is nothing to compare; name at least one explorer")
+    require(tables, "explorers", explorers, "a list of at least one; there is nothing to compare")
     return {str(name): _entry(name, table) for name, table in tables.items()}
 
 
@@ -361,14 +356,10 @@ def _unused(name: str, tables: Mapping[str, Any]) -> str:
 
 
 def _entry(name: Any, table: Any) -> Entry:
-    if not isinstance(name, str):
-        raise OptionError(f"explorers holds {short_repr(name)}; it must hold names")
+    require(isinstance(name, str), "an entry of explorers", name, "a name")
     if isinstance(table, Explorer):
         return Entry(describe(table)[0], {}, table)
-    if not isinstance(table, Mapping):
-        raise OptionError(
-            f"explorer {short_repr(name)} has {short_repr(table)}; it must have options by name"
-        )
+    require(isinstance(table, Mapping), f"what explorer {short_repr(name)} has", table, "options by name")
     options = {str(key): x for key, x in table.items()}
     algorithm, seen_as = options.pop("name", name), options.pop("seen_as", None)
     if isinstance(algorithm, Explorer):

@@ -1,5 +1,6 @@
 """Curves of a batch: what is computed of every member at the checkpoints."""
 
+import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
@@ -12,11 +13,10 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from horizonfree._validation import require, short_repr
+from horizonfree._validation import check_known, check_size, require
 from horizonfree._x64 import to_numpy
 from horizonfree.batch.members import Members
 from horizonfree.batch.simulate import Setup
-from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.explorers.loop import Progress
 from horizonfree.mdp import rewards
 from horizonfree.models import certify
@@ -119,12 +119,11 @@ def build_evaluation(
     members: Members, checkpoints: np.ndarray, curves: Any, reward_list: Any, delta: float
 ) -> Evaluation:
     """Check the names of the curves; resolve the rewards, and solve them in the truth, if a curve needs them."""
-    if isinstance(curves, str) or not np.iterable(curves):
-        raise OptionError(f"curves is {short_repr(curves)}; it must be a list of {', '.join(CURVES)}")
+    is_list = np.iterable(curves) and not isinstance(curves, str)
+    require(is_list, "curves", curves, f"a list of {', '.join(CURVES)}")
     names = tuple(curves)
     for name in names:
-        if not isinstance(name, str) or name not in CURVES:
-            raise UnknownNameError(f"no curve is called {short_repr(name)}; there are {', '.join(CURVES)}")
+        check_known(name, CURVES, "curve")
     if not len(checkpoints):
         names = ()
     problems = members.problems
@@ -132,8 +131,10 @@ def build_evaluation(
     if not {"gap", "own_gap"} & set(names):
         return Evaluation(names, np.zeros((0, *space.sizes)), (np.zeros(0),) * len(problems), delta)
     if reward_list is None:
-        if 16 * space.num_states * np.prod(space.sizes) > MAX_SUITE_BYTES:
-            raise OptionError("the problem is too large for the default rewards; give rewards=[...]")
+        entries = 16 * space.num_states * math.prod(space.sizes)
+        check_size(
+            entries, MAX_SUITE_BYTES, f"the default rewards need {entries:,} bytes", "give rewards=[...]"
+        )
         table = rewards.suite(space)
     else:
         is_list = np.iterable(reward_list) and not isinstance(reward_list, str)

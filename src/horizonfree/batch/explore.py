@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
+from horizonfree._extras import import_optional
 from horizonfree._plots import CURVE_TITLES, LOSS_TOLERANCE, draw_bands, new_axes
 from horizonfree._validation import check_bool, check_count, check_int, check_known, require
 from horizonfree._x64 import x64
@@ -115,12 +116,7 @@ class Batch:
 
     def to_xarray(self) -> Any:
         """Curves and records as an xarray.Dataset with the axes problem, explorer, seed, checkpoint and episode."""
-        try:
-            import xarray
-        except ImportError:
-            raise OptionError(
-                "xarray is not installed: pip install xarray, or use the arrays themselves"
-            ) from None
+        xarray = import_optional("xarray")
         explorers = [self.explorer_name(i) for i in range(self.shape[1])]
         axes = ("problem", "explorer", "seed")
         coordinates: dict[str, Any] = {

@@ -20,8 +20,15 @@ from horizonfree._x64 import to_device, to_numpy
 from horizonfree.batch.chunks import Arrays, ArraySpec, ArraySpecs
 from horizonfree.batch.evaluate import Evaluation, own_gaps
 from horizonfree.batch.members import Members
-from horizonfree.batch.python import init_members, own_gaps_python, simulate_members
-from horizonfree.batch.simulate import Setup, init_many, simulate_many, stack
+from horizonfree.batch.simulate import (
+    Setup,
+    init_many,
+    init_members,
+    own_gaps_python,
+    simulate_many,
+    simulate_members,
+    stack,
+)
 from horizonfree.errors import OptionError
 from horizonfree.explorers.loop import Progress, Records, init_progress
 from horizonfree.explorers.python import PythonExplorer
@@ -186,7 +193,7 @@ class Job:
 
     @property
     def is_python(self) -> bool:
-        """Whether the explorers are plain Python (batch/python.py)."""
+        """Whether the explorers are plain Python (batch/simulate.py)."""
         return isinstance(self.members.explorers[0], PythonExplorer)
 
     def _explorers(self, indices: Sequence[int]) -> list[Any]:

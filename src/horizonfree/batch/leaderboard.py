@@ -35,23 +35,21 @@ SUFFIX = " (table)"
 MEASURES = ("eps", "gap")
 INTRODUCTION = """# Leaderboard
 
-Algorithms on the named problems of their model class: what is certified for every reward, and what plans truly
-lose. Options are the defaults; nothing is tuned for a problem.
+Algorithms on the named problems of their model class, with default options.
 
     horizonfree leaderboard docs/leaderboard.json --explorer NAME --page docs/leaderboard.md
 
-measures an algorithm on all problems of its class and writes this page. The numbers are in
-[leaderboard.json](leaderboard.json).
+measures an algorithm on all problems of its class and writes this page. Data: [leaderboard.json](leaderboard.json).
 
-- *Certified*: the suboptimality bound for every reward of total at most 1 (95% confidence). It is computed from the
-  episodes, whatever chose them. *True*: the largest suboptimality of plans in the maximum-likelihood model, over the
-  rewards "be in s at the end" and "stay in s" of every state. Smaller is better.
-- Medians over the seeds, smallest and largest in brackets. Few seeds and few episodes tell large differences only.
-- *For one reward*: the algorithm explores for a given reward, here to stay in the last state. *Reconstruction*: written
-  from memory or from an abstract, not from a printed algorithm.
-- *Constants*: options that set radii and bonuses. Where they are not the paper's, the algorithm's own theorem does not
-  apply; the certificate does.
-- A problem ending in "(table)" is explored without its model class: every transition probability is unknown.
+- *Certified*: suboptimality bound for every reward of total at most 1 (95% confidence), computed from the episodes.
+- *True*: largest suboptimality of plans in the maximum-likelihood model, over the rewards "be in s at the end" and
+  "stay in s" of every state. Smaller is better.
+- Medians over the seeds, smallest and largest in brackets. Few seeds and few episodes show large differences only.
+- *For one reward*: the algorithm explores for a given reward, here to stay in the last state.
+- *Reconstruction*: written from memory or from an abstract, not from a printed algorithm.
+- *Constants* set radii and bonuses. Where they are not the paper's, the algorithm's own theorem does not apply; the
+  certificate does.
+- "(table)": explored without the model class; every transition probability is unknown.
 """
 
 
@@ -219,16 +217,15 @@ def page(board: Mapping[str, Any]) -> str:
             f"{size['class']}, {size['states']} states, {size['actions']} actions, {size['horizon']} steps, "
             f"{size['unknown']} unknown numbers.",
             "",
-            "| algorithm | certified | true | constants | episodes, seeds | commit |",
-            "|---|---|---|---|---|---|",
+            "| algorithm | certified | true | episodes, seeds |",
+            "|---|---|---|---|",
         ]
         for entry in (x for x in board["entries"] if x["problem"] == name):
             mark = ", for one reward" if entry["is_for_one_reward"] else ""
             mark += f" ({entry['refusal']})" if "refusal" in entry else ""
-            commit = f"`{entry['commit']}`" if entry["commit"] else f"version {entry['version']}"
             lines.append(
                 f"| {entry['explorer']}{mark} | {_spread(entry['eps'])} | {_spread(entry['gap'])} | "
-                f"{entry['constants']} | {entry['episodes']}, {len(entry['seeds'])} | {commit} |"
+                f"{entry['episodes']}, {len(entry['seeds'])} |"
             )
         lines.append("")
     missing = [name for name in problem_names() if name not in board["problems"]]
@@ -244,8 +241,14 @@ def page(board: Mapping[str, Any]) -> str:
         f"{label(x['explorer']) if x['explorer'] else ''} |"
         for x in board["table1"]
     ]
-    papers = {entry["explorer"]: entry["paper"] for entry in board["entries"]}
-    lines += ["", "## Papers", "", *(f"- {name}: {text or 'none'}" for name, text in sorted(papers.items()))]
+    lines += ["", "## Algorithms", "", "| algorithm | constants | commit | paper |", "|---|---|---|---|"]
+    for name in sorted({entry["explorer"] for entry in board["entries"]}):
+        own = [entry for entry in board["entries"] if entry["explorer"] == name]
+        commits = {f"`{x['commit']}`" if x["commit"] else f"version {x['version']}" for x in own}
+        constants = " or ".join(sorted({x["constants"] for x in own}))
+        lines.append(
+            f"| {name} | {constants} | {', '.join(sorted(commits))} | {own[-1]['paper'] or 'none'} |"
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from horizonfree._validation import check_floats, check_int, check_seed, require, short_repr
+from horizonfree._validation import check_floats, check_int, check_seed, require
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.explorers.base import Explorer
 from horizonfree.models.base import Model
 from horizonfree.models.serialization import statics_of
 from horizonfree.problems.problem import Problem
+from horizonfree.problems.registry import refuse_text
 from horizonfree.runs.state import path_name
 
 MAX_SEEDS = 10**7
@@ -64,6 +65,8 @@ def build_members(problems: tuple[Problem, ...], explorers: tuple[Explorer, ...]
 
 def resolve_problems(problem: Problem | Sequence[Problem], truths: Any) -> tuple[Problem, ...]:
     """The problems of the arguments `problem` and `truths` of `explore_many`."""
+    if isinstance(problem, str):
+        refuse_text(problem, "explore_many")
     if not isinstance(problem, Problem):
         if truths is not None:
             raise OptionError("truths= needs a single problem; problems of a list have their own truths")
@@ -80,8 +83,7 @@ def resolve_problems(problem: Problem | Sequence[Problem], truths: Any) -> tuple
     require(np.iterable(truths), "truths", truths, "a list of parameters")
     model = problem.model
     parameters = [model.parameter(truth, f"truths[{i}]") for i, truth in enumerate(truths)]
-    if not parameters:
-        raise OptionError("truths is empty; give at least one")
+    require(parameters, "truths", truths, "a list of at least one parameter")
     return tuple(Problem(model, x, problem.name, None, problem.layout) for x in parameters)
 
 
@@ -89,10 +91,8 @@ def resolve_explorers(explorer: Explorer, over: Any) -> tuple[Explorer, ...]:
     """The explorer, or one for each value of one of its numeric options."""
     if over is None:
         return (explorer,)
-    if not isinstance(over, Mapping) or len(over) != 1:
-        raise OptionError(
-            f"over is {short_repr(over)}; it must name one number of the explorer, as in {{'scale': [0.1, 1.0]}}"
-        )
+    is_one = isinstance(over, Mapping) and len(over) == 1
+    require(is_one, "over", over, "a dictionary of one number of the explorer, as in {'scale': [0.1, 1.0]}")
     ((name, values),) = over.items()
     known = [x.name for x in dataclasses.fields(explorer) if isinstance(getattr(explorer, x.name), float)]
     if name not in known:

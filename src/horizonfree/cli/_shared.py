@@ -56,7 +56,7 @@ def float_option(help: str, *names: str) -> Any:
 
 
 def state_option(help: str, *names: str) -> Any:
-    """An option with a state as its value, by number or name."""
+    """An option with a state as its value, by number, name or cell."""
     return typer.Option(*names, help=help, metavar="STATE")
 
 
@@ -255,8 +255,7 @@ def make_reward(
     cost: Path | None = None,
 ) -> Any:
     """The reward of --goal, --reward or --cost; None without any."""
-    if goal and reward:
-        raise OptionError("--goal and --reward each name a reward; give one of them")
+    only_one("a reward", goal=goal, reward=reward)
     if goal:
         from horizonfree import goal as goal_reward
 
@@ -350,18 +349,32 @@ class Settings:
         return {name: value for name, value in options.items() if value is not None}
 
 
+def leave_out(why: str, **options: Any) -> None:
+    """Raise "--NAME WHY" for the first of these options that is given."""
+    for name, value in options.items():
+        if value is not None and value is not False and value != []:
+            raise OptionError(f"--{name.replace('_', '-')} {why}")
+
+
+def only_one(what: str, **options: Any) -> None:
+    """Raise an error where several of these options, which each name WHAT, are given."""
+    names = [f"--{name}" for name, value in options.items() if value]
+    if len(names) > 1:
+        raise OptionError(f"{', '.join(names[:-1])} and {names[-1]} each name {what}; give one of them")
+
+
+def check_form(is_right: Any, option: str, form: str) -> None:
+    """Raise "OPTION: write it as FORM" unless the text of an option has its form."""
+    if not is_right:
+        raise OptionError(f"{option}: write it as {form}")
+
+
 def read_settings(path: Path) -> dict[str, Any]:
     """The settings in a TOML file; errors for unknown names and values of the wrong type."""
-    try:
+    from horizonfree._validation import reading  # imports NumPy
+
+    with reading(f"settings {path}", "TOML", ValueError, RecursionError):
         settings = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise OptionError(f"settings {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise OptionError(f"settings {path} is not TOML: {error}") from None
-    except RecursionError:
-        raise OptionError(
-            f"settings {path} is nested too deeply; settings are plain values and two tables"
-        ) from None
     hints = get_type_hints(Settings)
     for name, value in settings.items():
         if name not in hints:
@@ -392,8 +405,7 @@ def parse_values(texts: Sequence[str], flag: str) -> dict[str, Any]:
     values = {}
     for text in texts:
         name, equals, value = text.partition("=")
-        if not (name and equals):
-            raise OptionError(f"{flag} {text}: write it as {flag} name=value")
+        check_form(name and equals, f"{flag} {text}", f"{flag} name=value")
         values[name] = _parse_value(value)
     return values
 
@@ -404,10 +416,8 @@ def parse_explorers(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     for text in texts:
         first, *options = text.split() or [""]
         name, equals, algorithm = first.rpartition("=")
-        if not algorithm or (equals and not name):
-            raise OptionError(
-                f"--explorer {text!r}: write it as optimal-design, or 'mine=ucrl-rfe scale=0.5'"
-            )
+        form = "optimal-design, or 'mine=ucrl-rfe scale=0.5'"
+        check_form(algorithm and (name or not equals), f"--explorer {text!r}", form)
         label = name or text
         if label in entries:
             raise OptionError(

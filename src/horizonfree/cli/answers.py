@@ -21,7 +21,9 @@ from horizonfree.cli._shared import (
     expand_user,
     float_option,
     int_option,
+    leave_out,
     make_reward,
+    only_one,
     open_run,
     output,
     print_forecast,
@@ -120,8 +122,8 @@ def certify(
         from horizonfree._validation import suggestion
 
         raise OptionError(f"--rewards {rewards}: {suggestion(rewards, FAMILIES)}")
-    if rewards is not None and method is not None:
-        raise OptionError("--method is for every reward; leave it out with --rewards")
+    if rewards is not None:
+        leave_out("is for every reward; leave it out with --rewards", method=method)
     log_options = {
         "problem": problem, "kernels": kernels, "param": param, "unknown": unknown, "columns": columns,
         "missing": missing, "bins": bins, "start": start, "horizon": horizon, "terminal": terminal, "out": out,
@@ -214,8 +216,7 @@ def _run_or_log(folder: Path | None, log: Path | None, log_options: dict[str, An
     if (folder is None) == (log is None):
         raise OptionError("name the folder of a run, or a log with --log FILE")
     if folder is not None:
-        if log_options:
-            raise OptionError(f"--{next(iter(log_options))} belongs to --log; a run has its own")
+        leave_out("belongs to --log; a run has its own", **log_options)
         return open_run(folder)
     assert log is not None
     return logs.run_of(log, **log_options)
@@ -293,8 +294,7 @@ def report(
 
         horizonfree report runs/a --cost january.csv --policy today.csv
     """
-    if reward is not None and cost is not None:
-        raise OptionError("--reward and --cost each name a reward; give one of them")
+    only_one("a reward", reward=reward, cost=cost)
     if policy is not None and reward is None and cost is None:
         raise OptionError("--policy is compared for costs or rewards; give --cost FILE or --reward FILE")
     run = open_run(folder)

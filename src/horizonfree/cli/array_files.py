@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
+from horizonfree._validation import reading
 from horizonfree.errors import LogWarning, OptionError
 from horizonfree.mdp.names import ALL_STATES, STATE_BEFORE_START, STATE_IDS, number_of
 from horizonfree.problems.problem import Problem
@@ -57,8 +58,8 @@ def read_constraints(problem: Problem, at_most: list[str], at_least: list[str]) 
             try:
                 bound = float(number)
             except ValueError:
-                bound = None
-            if not name or bound is None:
+                name, bound = "", 0.0
+            if not name:
                 raise OptionError(
                     f"{option} {text}: write it as FILE=NUMBER, such as cost.csv=0.01, or as reach:STATE,STATE=NUMBER"
                 )
@@ -90,26 +91,17 @@ def read_array(path: Path, what: str) -> Any:
     form = "a .npy file of numbers, as numpy.save writes it"
     if is_json:
         form = "a list of numbers, or the output of `plan --json`"
-    try:
-        with path.open("rb") as file:
-            if not is_json:
-                return np.asarray(npy.read_array(file, allow_pickle=False))
-            value = json.load(file)
-            return np.array(value["policy"] if isinstance(value, dict) else value, dtype=np.float64)
-    except OSError as error:
-        raise OptionError(f"{what} {path}: {error.strerror or error}") from None
-    except Exception as error:  # a foreign file can fail to be an array in many ways
-        raise OptionError(f"{what} {path} is not {form}: {error}") from None
+    with reading(f"{what} {path}", form, Exception), path.open("rb") as file:
+        if not is_json:
+            return np.asarray(npy.read_array(file, allow_pickle=False))
+        value = json.load(file)
+        return np.array(value["policy"] if isinstance(value, dict) else value, dtype=np.float64)
 
 
 def read_rows(path: Path, what: str) -> list[list[str]]:
     """The cells of a .csv file, without empty rows; all rows must have as many."""
-    try:
+    with reading(f"{what} {path}", "a table"):
         text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise OptionError(f"{what} {path}: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise OptionError(f"{what} {path} is not a table: {error}") from None
     lines = text.splitlines()
     separator = max(",;\t", key=(lines or [""])[0].count)
     rows = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=separator)]

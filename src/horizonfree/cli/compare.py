@@ -14,6 +14,7 @@ from horizonfree.cli._shared import (
     console,
     format_number,
     int_option,
+    leave_out,
     make_output_folder,
     open_run,
     output,
@@ -36,7 +37,7 @@ MIN_WIDTH = 90  # terminal columns for one table of runs
 def compare(
     folders: Annotated[list[Path] | None, typer.Argument(help="Folders of runs.", metavar="RUN...")] = None,
     problem: Annotated[
-        str | None, typer.Option(help="Explore this problem instead of comparing runs.")
+        str | None, typer.Option(help="Explore this problem, as for `explore`, instead of comparing runs.")
     ] = None,
     param: Annotated[list[str] | None, typer.Option(help="A parameter of the problem, name=value.")] = None,
     explorer: Annotated[
@@ -82,8 +83,7 @@ def compare(
         return _compare_explorers(problem, out, json, delta=delta, **given)
     if not folders:
         raise OptionError("name folders of runs, or a problem with --problem")
-    if given:
-        raise OptionError(f"--{next(iter(given))} belongs to --problem; runs are compared as they are")
+    leave_out("belongs to --problem; runs are compared as they are", **given)
     runs = {str(folder): open_run(folder) for folder in folders}
     if len(runs) < len(folders):
         raise RunError("the same run is named twice; name each once")
@@ -153,15 +153,14 @@ def _compare_explorers(
     delta: float,
 ) -> None:
     """Compare algorithms on one problem: medians over seeds, rows and a figure. Finished explorers are kept."""
-    from horizonfree import make
     from horizonfree.batch.compare import compare_in_processes, without_rounding
-    from horizonfree.cli._shared import parse_explorers, parse_values
+    from horizonfree.cli._shared import make_problem, parse_explorers, parse_values
 
     parameters, names = parse_values(param, "--param"), parse_explorers(explorer)
-    built = make(problem, **parameters)
+    built = make_problem(problem, None, parameters)
     names = names or _of_its_class(built)
     settings: dict[str, Any] = {"workers": workers, "episodes": episodes, "seeds": seeds, "delta": delta}
-    parts = compare_in_processes(problem, parameters, names, progress=None if json else True, **settings)
+    parts = compare_in_processes(built, names, progress=None if json else True, **settings)
     if out is not None:
         _check_out(out)
     finished: dict[str, list[dict[str, Any]]] = {}

@@ -22,6 +22,7 @@ from horizonfree.cli._shared import (
     expand_user,
     float_option,
     int_option,
+    leave_out,
     make_problem,
     make_reward,
     output,
@@ -37,7 +38,7 @@ from horizonfree.cli._shared import (
 from horizonfree.errors import OptionError
 
 if TYPE_CHECKING:
-    from horizonfree import Run
+    from horizonfree import Problem, Run
 
 
 def _problem_names(incomplete: str) -> list[str]:
@@ -243,7 +244,6 @@ def _start_run(chosen: config.Settings) -> "Run":
     if chosen.episodes is None and chosen.until_eps is None:
         raise OptionError("give --episodes 300, or --until-eps 0.2")
     from horizonfree import explore as run_explorer
-    from horizonfree.cli.own_problems import env_problem, live_env
     from horizonfree.explorers.registry import resolve_typed_name
     from horizonfree.runs.until import check_stop_request
 
@@ -252,16 +252,9 @@ def _start_run(chosen: config.Settings) -> "Run":
     if clashes:
         name = min(clashes)
         raise OptionError(f"--opt {name}=...: use --{name.replace('_', '-')} instead")
-    is_tabular = str(chosen.problem).startswith("gymnasium:") and not chosen.known_rules
-    if chosen.known_rules and not str(chosen.problem).startswith("gymnasium:"):
-        raise OptionError("--known-rules is for gymnasium:ID only")
-    env = live_env(str(chosen.problem), chosen.param) if is_tabular else None
-    if env is not None:
-        problem = env_problem(env, chosen.param)
-    else:
-        param = _horizon(chosen) if is_tabular else chosen.param
-        problem = make_problem(chosen.problem, chosen.kernels, param, chosen.unknown)
-        problem = problem.as_tabular() if is_tabular else problem
+    if not str(chosen.problem).startswith("gymnasium:"):
+        leave_out("is for gymnasium:ID only", known_rules=chosen.known_rules)
+    problem, env, is_tabular = _make(chosen)
     problem = problem.reachable_part() if chosen.reachable else problem
     explorer = resolve_typed_name(chosen.explorer or problem.model.explorer)
     name = f"{problem.name}-{explorer}-{chosen.seed}".replace(":", "-").replace("/", "-")
@@ -286,6 +279,27 @@ def _start_run(chosen: config.Settings) -> "Run":
             **chosen.saving,
             **chosen.opt,
         )
+
+
+def _make(chosen: config.Settings) -> tuple["Problem", Any, bool]:
+    """The problem, the environment that is stepped (or None), and whether it is an environment as a tabular MDP."""
+    from horizonfree.cli import own_problems
+
+    name, param = str(chosen.problem), chosen.param
+    env: Any = None
+    if chosen.kernels is None and own_problems.is_function(name):
+        result, rest = own_problems.call_function(name, param)
+        if not own_problems.is_env(result):
+            return own_problems.as_problem(name, result, rest), None, False
+        env, param = own_problems.discretized(result, rest), rest
+    is_tabular = env is not None or (name.startswith("gymnasium:") and not chosen.known_rules)
+    if is_tabular and env is None:
+        env = own_problems.live_env(name, param)
+    if env is not None:
+        return own_problems.env_problem(env, param), env, True
+    param = _horizon(chosen) if is_tabular else param
+    problem = make_problem(chosen.problem, chosen.kernels, param, chosen.unknown)
+    return (problem.as_tabular() if is_tabular else problem), None, is_tabular
 
 
 def _check_names(chosen: config.Settings) -> None:
@@ -315,7 +329,7 @@ def _horizon(chosen: config.Settings) -> dict[str, Any]:
 
 def _resume_run(folder: Path, chosen: config.Settings, flags: dict[str, Any]) -> "Run":
     stop_options = ("episodes", "until_eps", "delta", "misspecification", "goal", "reward")
-    env_options = ("problem", "param") if str(chosen.problem).startswith("gymnasium:") else ()
+    env_options = ("problem", "param") if ":" in str(chosen.problem) else ()
     allowed = (*stop_options, *env_options, "save_episodes", "save_seconds")
     fixed = [name for name, value in flags.items() if value not in (None, [], {}) and name not in allowed]
     if fixed:
@@ -327,7 +341,7 @@ def _resume_run(folder: Path, chosen: config.Settings, flags: dict[str, Any]) ->
             "with --resume, --delta belongs to --until-eps or --episodes; give one of them, too"
         )
     from horizonfree import load
-    from horizonfree.cli.own_problems import live_env
+    from horizonfree.cli.own_problems import env_again
 
     folder = expand_user(folder)
     run = load(folder)
@@ -342,11 +356,13 @@ def _resume_run(folder: Path, chosen: config.Settings, flags: dict[str, Any]) ->
     if not run.is_simulated and not env_options:
         raise OptionError(
             f"{folder} explored a real environment; name it again with its parameters: horizonfree explore "
-            f"gymnasium:{run.problem.name} --resume {folder} --episodes 100"
+            f"gymnasium:{run.problem.name} --resume {folder} --episodes 100 (or module:function in its place)"
         )
     if run.is_simulated and env_options:
-        raise OptionError("--resume goes on with the problem of the run; leave out gymnasium:ID and --param")
-    env = live_env(str(chosen.problem), chosen.param) if env_options else None
+        raise OptionError(
+            f"--resume goes on with the problem of the run; leave out {chosen.problem} and --param"
+        )
+    env = env_again(str(chosen.problem), chosen.param) if env_options else None
     with _resume_hint(folder):
         return run.resume(progress=True, env=env, **until, **chosen.saving)
 

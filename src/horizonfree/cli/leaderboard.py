@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from horizonfree._validation import reading
 from horizonfree.cli._shared import (
     JsonOption,
     console,
@@ -82,7 +83,5 @@ def leaderboard(
 
 
 def _read(file: Path) -> Any:
-    try:
+    with reading(file, "JSON"):
         return json_format.loads(file.read_bytes())
-    except ValueError:
-        raise OptionError(f"{file} is not JSON; choose another file") from None

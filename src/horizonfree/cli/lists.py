@@ -12,11 +12,11 @@ from horizonfree.cli._shared import (
     float_option,
     format_number,
     int_option,
+    leave_out,
     output,
     print_line,
     table,
 )
-from horizonfree.errors import OptionError
 
 if TYPE_CHECKING:
     from horizonfree.problems import ProblemSpec
@@ -139,8 +139,8 @@ def theory(
     from horizonfree.theory import bounds
     from horizonfree.theory import linear as theory_linear
 
-    if linear and as_printed:
-        raise OptionError("--as-printed is about HF-UCRL-RFE++; leave out --linear")
+    if linear:
+        leave_out("is about HF-UCRL-RFE++; leave out --linear", as_printed=as_printed)
     if linear:
         rows = theory_linear.table(eps, delta, d, H, K=K)
     else:

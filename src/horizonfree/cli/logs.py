@@ -12,10 +12,12 @@ from horizonfree.cli._shared import (
     JsonOption,
     RewardOption,
     RunArgument,
+    check_form,
     console,
     expand_user,
     float_option,
     int_option,
+    leave_out,
     make_event,
     make_problem,
     make_reward,
@@ -102,11 +104,10 @@ def run_of(
         if problem is None and kernels is None:
             odd = next((name for name in parameters if name not in OF_TABLE), None)
             if odd is not None:
-                raise OptionError(f"--param {odd}: an unknown table has {', '.join(OF_TABLE)}")
+                raise OptionError(f"--param {odd}: a tabular MDP has {', '.join(OF_TABLE)}")
             run = from_log(log, **options, **{**parameters, **of_table})
         else:
-            if of_table:
-                raise OptionError(f"--{next(iter(of_table))}: a problem has its own; leave it out")
+            leave_out("is of a log without a problem; a problem has its own: leave it out", **of_table)
             run = from_log(log, make_problem(problem, kernels, parameters, unknown), **options)
         if out is not None:
             run.save(expand_user(out))
@@ -124,8 +125,7 @@ def columns_of(texts: Sequence[str]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for text in (x for option in texts for x in option.split(",")):
         role, equals, name = text.partition("=")
-        if not (role and equals):
-            raise OptionError(f"--columns {text}: write it as --columns state=status,action=order")
+        check_form(role and equals, f"--columns {text}", "--columns state=status,action=order")
         names = name.split("+")
         result[role.strip()] = None if not name else names[0] if len(names) == 1 else names
     return result
@@ -140,8 +140,7 @@ def bins_of(texts: Sequence[str]) -> dict[str, Any]:
             numbers = [float(x) for x in value.split(",")]
         except ValueError:
             numbers = []
-        if not (name and equals and numbers):
-            raise OptionError(f"--bins {text}: write it as --bins wear=5 or --bins wear=20,40")
+        check_form(name and equals and numbers, f"--bins {text}", "--bins wear=5 or --bins wear=20,40")
         is_count = len(numbers) == 1 and "." not in value and "," not in value
         result[name] = int(numbers[0]) if is_count else numbers
     return result
@@ -222,8 +221,7 @@ def _run_of(log: Path, options: dict[str, Any]) -> "Run":
     """The run in a folder, or of a log."""
     if not log.is_dir():
         return run_of(log, **options)
-    if options:
-        raise OptionError(f"--{next(iter(options))} is for a log; {log} is the folder of a run")
+    leave_out(f"is for a log; {log} is the folder of a run", **options)
     return open_run(log)
 
 
@@ -325,8 +323,10 @@ def power(
         raise OptionError(
             "say what is to be decided about: --goal STATE, --reach STATE, --reward FILE or --cost FILE, one of them"
         )
-    if (at_most is not None and cost is None) or (at_least is not None and cost is not None):
-        raise OptionError("--at-most is for --cost, and --at-least for rewards")
+    if cost is None:
+        leave_out("is for --cost, and --at-least for rewards", at_most=at_most)
+    else:
+        leave_out("is for rewards, and --at-most for --cost", at_least=at_least)
     run = open_run(folder)
     from dataclasses import replace
 

@@ -9,6 +9,7 @@ distribution), `weights` (the truth, so that the problem can simulate itself), `
 
 import importlib
 import importlib.util
+import inspect
 import json
 import sys
 from collections.abc import Sequence
@@ -17,8 +18,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from horizonfree._extras import needs_extra
-from horizonfree._validation import did_you_mean, suggestion
-from horizonfree.errors import HorizonfreeError, OptionError, UnknownNameError
+from horizonfree._validation import calling, did_you_mean, reading, suggestion
+from horizonfree.errors import OptionError, UnknownNameError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,7 +68,8 @@ def _arrays(path: Path) -> "dict[str, np.ndarray]":
     """All entries of an .npz file, without unpickling."""
     import numpy as np
 
-    try:
+    form = "an .npz file of arrays, as written by numpy.savez"
+    with reading(f"kernels {path}", form, Exception):
         content = np.load(path, allow_pickle=False)
         if isinstance(content, np.ndarray):
             raise OptionError(
@@ -75,14 +77,10 @@ def _arrays(path: Path) -> "dict[str, np.ndarray]":
             )
         with content as file:
             return {key: file[key] for key in file.files}
-    except OSError as error:
-        raise OptionError(f"kernels {path}: {error.strerror or error}") from None
-    except OptionError:
-        raise
-    except Exception as error:  # an invalid archive can raise anything
-        raise OptionError(
-            f"kernels {path} is not an .npz file of arrays, as written by numpy.savez: {error}"
-        ) from None
+
+
+ABOUT = ("horizon", "start", "terminal")  # parameters for hf.explore
+CUTS = ("bins", "actions", "repeat")  # parameters for hf.discretize; the others are for gymnasium.make
 
 
 def is_function(name: str) -> bool:
@@ -92,8 +90,25 @@ def is_function(name: str) -> bool:
 
 def problem_from_function(name: str, param: dict[str, Any]) -> "Problem":
     """The problem that a function of a module returns for the parameters."""
+    return as_problem(name, *call_function(name, param))
+
+
+def as_problem(name: str, result: Any, rest: dict[str, Any]) -> "Problem":
+    """What `call_function` returned, where it is a problem."""
     from horizonfree import Problem
 
+    if isinstance(result, Problem):
+        if rest:
+            raise OptionError(f"--param {next(iter(rest))}: {name} has no such parameter")
+        return result
+    what = "it must return a Problem, as Mixture.from_kernels does"
+    if is_env(result):
+        what += f", for this command; the environment can be explored: horizonfree explore {name}"
+    raise OptionError(f"{name} returns a {type(result).__name__}; {what}")
+
+
+def call_function(name: str, param: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """What a function of a module returns for the parameters, and those for `live_env` that it does not have."""
     where, _, function = name.rpartition(":")
     module = _module(where)
     build = getattr(module, function, None)
@@ -101,21 +116,24 @@ def problem_from_function(name: str, param: dict[str, Any]) -> "Problem":
         names = [x for x in vars(module) if callable(getattr(module, x)) and not x.startswith("_")]
         raise UnknownNameError(f"{where} has no function {function!r}; {suggestion(function, names)}")
     try:
-        problem = build(**param)
-    except HorizonfreeError:
-        raise
-    except Exception as error:  # of the user's function
-        raise OptionError(f"{name} fails: {type(error).__name__}: {error}") from error
-    if not isinstance(problem, Problem):
-        raise OptionError(
-            f"{name} returns a {type(problem).__name__}; it must return a Problem, as Mixture.from_kernels does"
-        )
-    return problem
+        own = inspect.signature(build).parameters.values()
+        takes = {*ABOUT, *CUTS} if any(x.kind is x.VAR_KEYWORD for x in own) else {x.name for x in own}
+    except (TypeError, ValueError):  # a callable without a signature
+        takes = {*ABOUT, *CUTS}
+    rest = {key: x for key, x in param.items() if key in (*ABOUT, *CUTS) and key not in takes}
+    with calling(name):
+        return build(**{key: x for key, x in param.items() if key not in rest}), rest
+
+
+def is_env(x: Any) -> bool:
+    """Whether it is an environment of Gymnasium."""
+    gymnasium = sys.modules.get("gymnasium")  # which whoever made it has imported
+    return gymnasium is not None and isinstance(x, gymnasium.Env)
 
 
 def _module(where: str) -> ModuleType:
     """A module by name or by its file."""
-    try:
+    with calling(f"importing {where}", "write it as module:function or file.py:function"):
         if where.endswith(".py"):
             spec = importlib.util.spec_from_file_location(Path(where).stem, where)
             assert spec is not None  # the ending is Python's
@@ -126,11 +144,6 @@ def _module(where: str) -> ModuleType:
         if "" not in sys.path:
             sys.path.insert(0, "")
         return importlib.import_module(where)
-    except HorizonfreeError:
-        raise
-    except Exception as error:  # of the user's module
-        usage = "write it as module:function or file.py:function"
-        raise OptionError(f"{where} cannot be imported: {type(error).__name__}: {error}; {usage}") from error
 
 
 # Models of model checkers on the command line: PRISM and JANI with unknown constants, DRN and UMB.
@@ -168,17 +181,12 @@ def from_model(name: str, param: dict[str, Any], unknown: Sequence[str]) -> "Pro
 # Gymnasium environments at the shell that have no transition table: they are stepped, as in Python.
 
 
-ABOUT = ("horizon", "start", "terminal")  # parameters for hf.explore
-CUTS = ("bins", "actions", "repeat")  # parameters for hf.discretize; the others are for gymnasium.make
-
-
 def live_env(name: str, param: dict[str, Any]) -> Any:
     """The environment "gymnasium:ID" with the parameters for it, discretized where asked; None if it has a table P."""
     with needs_extra("gymnasium", "environments of Gymnasium"):
         import gymnasium
 
     from horizonfree._validation import shorten
-    from horizonfree.problems.gymnasium.discretize import discretize
 
     make_kwargs = {key: x for key, x in param.items() if key not in (*ABOUT, *CUTS)}
     env_id = name.removeprefix("gymnasium:")
@@ -192,8 +200,25 @@ def live_env(name: str, param: dict[str, Any]) -> Any:
         raise OptionError(f"gymnasium cannot make {env_id!r} with {make_kwargs}: {shorten(error)}") from error
     if hasattr(env.unwrapped, "P"):
         return None
+    return discretized(env, param)
+
+
+def discretized(env: Any, param: dict[str, Any]) -> Any:
+    """The environment, cut into cells where the parameters ask for it."""
+    from horizonfree.problems.gymnasium.discretize import discretize
+
     cuts = {key: _value(param[key], key) for key in CUTS if key in param}
     return discretize(env, cuts.pop("bins", None), **cuts) if cuts else env
+
+
+def env_again(name: str, param: dict[str, Any]) -> Any:
+    """The environment "gymnasium:ID" or module:function of a run that is resumed."""
+    if not is_function(name):
+        return live_env(name, param)
+    result, rest = call_function(name, param)
+    if not is_env(result):
+        raise OptionError(f"{name} returns a {type(result).__name__}; the run explored an environment")
+    return discretized(result, rest)
 
 
 def env_problem(env: Any, param: dict[str, Any]) -> "Problem":
@@ -207,7 +232,5 @@ def _value(x: Any, name: str) -> Any:
     """A parameter; lists are written as in JSON."""
     if not (isinstance(x, str) and x.startswith("[")):
         return x
-    try:
+    with reading(f"--param {name}={x}", "a list"):
         return json.loads(x)
-    except json.JSONDecodeError as error:
-        raise OptionError(f"--param {name}={x} is no list: {error}") from None

@@ -17,9 +17,11 @@ from horizonfree.cli._shared import (
     console,
     float_option,
     int_option,
+    leave_out,
     make_event,
     make_output_folder,
     make_reward,
+    only_one,
     open_run,
     output,
     print_line,
@@ -144,12 +146,11 @@ def plan(
 
         horizonfree plan runs/a --goal 56 --policy mine.csv --compare theirs.csv
     """
-    if policy is not None and model != "likelihood":
-        raise OptionError("--model belongs to a plan; leave it out with --policy")
-    if sum(map(bool, (goal, stay, reward, cost, reach, bounded))) > 1:
-        raise OptionError(
-            "--goal, --stay, --reach, --property, --reward and --cost each name a reward; give one of them"
+    if policy is not None:
+        leave_out(
+            "belongs to a plan; leave it out with --policy", model=model if model != "likelihood" else None
         )
+    only_one("a reward", goal=goal, stay=stay, reach=reach, property=bounded, reward=reward, cost=cost)
     if reach or bounded:
         others: dict[str, Any] = {
             "scale": scale,
@@ -157,24 +158,24 @@ def plan(
             "misspecification": misspecification or None,
         }
         others |= {"discount": discount, "final": final, "transition": transition, "compare": compare}
-        wrong = [name for name, x in others.items() if x is not None]
-        if wrong:
-            raise OptionError(f"--{wrong[0]} is for rewards; leave it out with --reach and --property")
-    if cost is not None and scale not in (None, "rescale"):
-        raise OptionError(
-            f"--scale {scale} is for rewards; costs have the scale rescale, and results their unit"
+        leave_out("is for rewards; leave it out with --reach and --property", **others)
+    if cost is not None and scale != "rescale":
+        leave_out("is for rewards; costs have the scale rescale, and results their unit", scale=scale)
+    radius = misspecification or None
+    if policy is not None or compare is not None:
+        leave_out(
+            "belongs to a plan; leave it out with --policy and --compare",
+            misspecification=radius,
         )
-    if misspecification and (policy is not None or compare is not None):
-        raise OptionError("--misspecification belongs to a plan; leave it out with --policy and --compare")
-    is_longer = discount is not None or final is not None or transition is not None
-    beyond = "rewards without --discount, --final and --transition"
-    if misspecification and is_longer:
-        raise OptionError(f"--misspecification is for {beyond}; leave it out")
-    if compare is not None and is_longer:
-        raise OptionError(f"--compare is for {beyond}; evaluate each policy with --policy")
-    if (at_most or at_least) and (policy is not None or save is not None):
-        raise OptionError(
-            "--at-most and --at-least are for plans, whose certificates are not in files; leave --policy and --save out"
+    if discount is not None or final is not None or transition is not None:
+        beyond = "rewards without --discount, --final and --transition"
+        leave_out(f"is for {beyond}; leave it out", misspecification=radius)
+        leave_out(f"is for {beyond}; evaluate each policy with --policy", compare=compare)
+    if policy is not None or save is not None:
+        leave_out(
+            "is for plans, whose certificates are not in files; leave --policy and --save out",
+            at_most=at_most,
+            at_least=at_least,
         )
     run = open_run(folder)
     from horizonfree.cli import plan_text

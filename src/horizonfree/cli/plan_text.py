@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from rich.text import Text
 
-from horizonfree.mdp.names import name_of
+from horizonfree.mdp.names import name_of, state_text
 
 if TYPE_CHECKING:
     from horizonfree import Plan
@@ -47,15 +47,6 @@ def likely_path(plan: "Plan") -> list[int]:
         total = np.bincount(row, chance)
         states.append(int(total.argmax()))
     return states
-
-
-def state_text(layout: Mapping[str, Any], state: int) -> str:
-    """A state as text: its name, its column and row on a grid, or its number."""
-    cells = layout.get("cells")
-    if layout.get("states") is None and cells is not None and np.asarray(cells)[:, 1].any():
-        column, row = np.asarray(cells)[state]
-        return f"({column + 1}, {row + 1})"
-    return name_of(layout, "states", state)
 
 
 def path_text(plan: "Plan") -> str:

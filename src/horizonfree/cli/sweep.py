@@ -94,7 +94,7 @@ def sweep(
         from horizonfree._plots import save_figure
 
         save_figure(result.plot(result.spec.measure[0], x=x), figure)
-    _print_results(result, folder, page, json)
+    _print_results(result, folder, page, figure, json)
     if result.failed:
         raise typer.Exit(1)
 
@@ -106,7 +106,7 @@ def _page(result: "Sweep", folder: Path) -> Path:
         return write_sweep(result, folder / "report.html")
 
 
-def _print_results(result: "Sweep", folder: Path, page: Path | None, json: bool) -> None:
+def _print_results(result: "Sweep", folder: Path, page: Path | None, figure: Path | None, json: bool) -> None:
     """Medians at the last checkpoint, failures, and the folder of the rows."""
     from horizonfree.sweeps.results import curves
 
@@ -135,6 +135,8 @@ def _print_results(result: "Sweep", folder: Path, page: Path | None, json: bool)
         print_line("\n{count:,} rows in {folder}", count=len(result), folder=shell_path(folder.absolute()))
         if page is not None:
             print_line("report: {page}", page=page)
+        if figure is not None:
+            print_line("figure: {figure}", figure=figure)
         if result.failed:
             print_line("[bold]{count} tasks failed[/], each tried twice:", count=len(result.failed))
             for task, error in [*result.failed.items()][:MAX_ERRORS]:

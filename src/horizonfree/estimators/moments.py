@@ -23,9 +23,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree._validation import check_floats, require
+from horizonfree._validation import check_array, check_floats, require, require_shape
 from horizonfree._x64 import Number, to_numpy, x64
-from horizonfree.errors import OptionError, ShapeError
+from horizonfree.errors import OptionError
 from horizonfree.estimators.ridge import Ridge, in_blocks, inverse_root, times, update_root
 from horizonfree.mdp.space import Trajectory
 from horizonfree.models.mixture.model import MixtureModel
@@ -129,15 +129,15 @@ def home(
     arguments = {"phi": phi, "theta": theta, "Sigma": Sigma, "Sigma_dot": Sigma_dot}
     arrays = {name: check_floats(x, name) for name, x in arguments.items()}
     shape = arrays["phi"].shape
-    if len(shape) != 2 or 0 in shape:
-        raise ShapeError(f"phi has shape {shape}; it must be [M, d], one row of features per moment order")
+    require_shape(
+        len(shape) == 2 and 0 not in shape,
+        "phi",
+        np.shape(phi),
+        "[M, d], one row of features per moment order",
+    )
     for name, x in arrays.items():
-        expected = (*shape, shape[1]) if name.startswith("Sigma") else shape
-        if x.shape != expected:
-            raise ShapeError(f"{name} has shape {x.shape}; with phi of shape {shape} it must be {expected}")
-        bad = np.argwhere(~np.isfinite(x))
-        if bad.size:
-            raise OptionError(f"{name}{bad[0].tolist()} is {x[tuple(bad[0])]}; every entry must be finite")
+        expected, axes = ((*shape, shape[1]), "[M, d, d]") if name.startswith("Sigma") else (shape, "[M, d]")
+        check_array(x, name, expected, axes)
     for name in ("Sigma", "Sigma_dot"):
         least = np.linalg.eigvalsh(arrays[name]).min(-1)
         m = int(least.argmin())

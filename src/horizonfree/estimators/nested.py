@@ -27,7 +27,7 @@ from horizonfree.estimators.ridge import Ridge
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.oracle import prepare
-from horizonfree.oracle.enumerated import enumerated
+from horizonfree.oracle.exhaustive import enumerated
 from horizonfree.planning.traced import nearly_best
 
 INTERIOR_SHARE = (

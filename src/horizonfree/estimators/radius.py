@@ -54,17 +54,18 @@ def check_options(constants: str, scale: float, bias_scale: float, delta: float)
     """Check the options of a radius."""
     require(constants in ("paper", "scaled"), "constants", constants, "'paper' or 'scaled'")
     for name, value in {"scale": scale, "bias_scale": bias_scale}.items():
-        if not 0 <= value <= MAX_SCALE:
-            raise OptionError(f"{name} is {value}; it must lie between 0 and {MAX_SCALE:g}")
+        require(0 <= value <= MAX_SCALE, name, value, f"a number from 0 to {MAX_SCALE:g}")
     check_probability(delta, "delta")
 
 
 def check_weights(constants: str, alpha: float | None, gamma: float | None) -> None:
     """Check the options alpha and gamma of sigma_bar; None stands for the theorem's."""
-    if alpha is not None and not MIN_FLOOR <= alpha <= MAX_SCALE:
-        raise OptionError(f"alpha is {alpha}; it must lie between {MIN_FLOOR:g} and {MAX_SCALE:g}")
-    if gamma is not None and not 0 <= gamma <= MAX_SCALE:
-        raise OptionError(f"gamma is {gamma}; it must lie between 0 and {MAX_SCALE:g}")
+    if alpha is not None:
+        require(
+            MIN_FLOOR <= alpha <= MAX_SCALE, "alpha", alpha, f"a number from {MIN_FLOOR:g} to {MAX_SCALE:g}"
+        )
+    if gamma is not None:
+        require(0 <= gamma <= MAX_SCALE, "gamma", gamma, f"a number from 0 to {MAX_SCALE:g}")
     if gamma is not None and constants == "paper" and gamma < MIN_FLOOR:
         raise OptionError(
             f"gamma is {gamma}; the theorem's radius contains 1/gamma^2, so it must be at least {MIN_FLOOR:g}, "
@@ -83,24 +84,6 @@ def bernstein_2021(
     t = jnp.asarray(t, float)
     tau = jnp.log(4 / jnp.asarray(delta)) + 2 * jnp.log(t)
     return 8 * sigma * jnp.sqrt(d * jnp.log1p(t * L**2 / (d * lam)) * tau) + 4 * R * tau
-
-
-@x64
-def bernstein_2022(
-    t: Number,
-    *,
-    d: int,
-    L: Number,
-    lam: Number,
-    sigma: Number,
-    R: Number,
-    eps: Number,
-    peak: Number,
-    delta: Number,
-) -> Scalar:
-    """`radius_hf.bernstein_2022` in JAX."""
-    numbers = {"sigma": sigma, "R": R, "eps": eps, "peak": peak}
-    return radius_hf.bernstein_2022(t, d=d, L=L, lam=lam, delta=delta, xp=jnp, **numbers)
 
 
 @x64

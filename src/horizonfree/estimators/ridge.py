@@ -122,18 +122,6 @@ def inverse_root(
     return W, 2 * jnp.log(jnp.diagonal(L, axis1=-2, axis2=-1)).sum(-1)
 
 
-def scan(
-    step: Callable[[Ridge, Any], tuple[Ridge, Any]], ridge: Ridge, rows: Any, every: int = REFRESH_ROWS
-) -> tuple[Ridge, Any]:
-    """`jax.lax.scan` of step(ridge, row) -> (ridge, output) and a refresh after every so many rows, and at the end."""
-
-    def block(ridge: Ridge, rows: Any) -> tuple[Ridge, Any]:
-        ridge, output = jax.lax.scan(step, ridge, rows)
-        return ridge.refresh(), output
-
-    return in_blocks(block, ridge, rows, every)
-
-
 def in_blocks(
     block: Callable[[Ridge, Any], tuple[Ridge, Any]], ridge: Ridge, rows: Any, every: int = REFRESH_ROWS
 ) -> tuple[Ridge, Any]:

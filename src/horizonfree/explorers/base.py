@@ -133,7 +133,7 @@ BonusScale = Annotated[
 Episodes = Annotated[int | None, "episodes in all, which phases or stages share; by default those asked for"]
 Successors = Annotated[
     int | None,
-    "the most different successors a pair may show, for speed in large unknown tables; by default any number",
+    "the most different successors a pair may show, for speed in large tabular MDPs; by default any number",
 ]
 MAX_BONUS = 1e100  # sums of bonuses stay finite
 

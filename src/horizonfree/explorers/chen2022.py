@@ -28,8 +28,8 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
+from horizonfree._validation import check_at_least
 from horizonfree._x64 import Number
-from horizonfree.errors import OptionError
 from horizonfree.estimators import radius, weighted
 from horizonfree.estimators.projection import least_squares, pooled_least_squares
 from horizonfree.estimators.radius import Radii, model_sizes
@@ -38,7 +38,7 @@ from horizonfree.explorers.base import BiasAdded, ConfidenceBall, Delta, Deviati
 from horizonfree.mdp.space import Space, Trajectory
 from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.model import MixtureModel
-from horizonfree.oracle.pseudo_values import PAIRS_FIRST, Tables, cap, pseudo_step
+from horizonfree.oracle.objective import PAIRS_FIRST, Tables, cap, pseudo_step
 from horizonfree.planning.traced import TIE, greedy, significant
 
 PLAIN, PSEUDO = 0, 1
@@ -93,8 +93,7 @@ class Chen2022(PlugIn):
 
     def __check_init__(self) -> None:
         radius.check_options(self.constants, self.scale, self.bias_scale, self.delta)
-        if self.sweeps < 1:
-            raise OptionError(f"sweeps is {self.sweeps}; the search needs at least one")
+        check_at_least(self.sweeps, "sweeps", 1)
 
     def init(self, model: MixtureModel) -> State:
         """No data: every Sigma = I / B^2."""

@@ -35,6 +35,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array
+from horizonfree._validation import check_at_least, check_choice
 from horizonfree._x64 import Number, to_device, x64
 from horizonfree.errors import OptionError
 from horizonfree.estimators import moments, nested, radius
@@ -69,9 +70,9 @@ from horizonfree.oracle import (
     total_variance_bound,
     upper_bound,
 )
-from horizonfree.oracle.enumerated import enumerated
+from horizonfree.oracle.exhaustive import enumerated
 from horizonfree.oracle.result import AntichainPoint
-from horizonfree.oracle.variance_bound import variance_bound
+from horizonfree.oracle.variance import variance_bound
 
 # The state of HF-UCRL-RFE++ (hf_ucrl_rfe.py): the answers of its oracle and its regressions.
 
@@ -177,9 +178,7 @@ class HFUCRLRFE(PlugIn):
     def __check_init__(self) -> None:
         radius.check_options(self.constants, self.scale, self.bias_scale, self.delta)
         for name, choices in CHOICES.items():
-            if getattr(self, name) not in choices:
-                expected = " or ".join(map(repr, choices))
-                raise OptionError(f"{name} is {getattr(self, name)!r}; it must be {expected}")
+            check_choice(getattr(self, name), name, choices)
         for name in OF_REGRESSION if self.sets == "likelihood" else ():
             if getattr(self, name) != getattr(type(self), name):
                 raise OptionError(
@@ -192,10 +191,9 @@ class HFUCRLRFE(PlugIn):
             )
         radius.check_weights(self.constants, self.alpha, self.gamma)
         for name, low in {"lazy": 0, "chains": 1, "sweeps": 1}.items():
-            if not getattr(self, name) >= low:
-                raise OptionError(f"{name} is {getattr(self, name)}; it must be at least {low}")
-        if self.moment_orders is not None and self.moment_orders < 1:
-            raise OptionError(f"moment_orders is {self.moment_orders}; at least one order is needed")
+            check_at_least(getattr(self, name), name, low)
+        if self.moment_orders is not None:
+            check_at_least(self.moment_orders, "moment_orders", 1)
 
     def init(self, model: MixtureModel) -> State:
         """No data, no oracle yet: Sigma = lam I."""

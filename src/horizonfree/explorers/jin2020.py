@@ -39,7 +39,7 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree._validation import check_count
+from horizonfree._validation import check_choice, check_count, check_size, require
 from horizonfree._x64 import Leaf
 from horizonfree.errors import OptionError
 from horizonfree.explorers.base import (
@@ -81,7 +81,7 @@ class State(eqx.Module):
 
 
 class Jin2020(Explorer):
-    """Jin et al. 2020, for unknown tables: reach every state at every step, then replay those policies."""
+    """Jin et al. 2020, for tabular MDPs: reach every state at every step, then replay those policies."""
 
     per_goal: Annotated[int, "N0, episodes for each state and step"] = 10
     budget: Episodes = None
@@ -98,10 +98,8 @@ class Jin2020(Explorer):
         check_bonus(self.bonus_scale, self.delta)
         check_count(self.per_goal, "per_goal")
         check_count(self.iterations, "iterations")
-        if self.planner not in PLANNERS:
-            raise OptionError(f"planner is {self.planner!r}; it must be {' or '.join(map(repr, PLANNERS))}")
-        if not 0 < self.eta < math.inf:
-            raise OptionError(f"eta is {self.eta}; it must be a positive number")
+        check_choice(self.planner, "planner", PLANNERS)
+        require(0 < self.eta < math.inf, "eta", self.eta, "a positive number")
 
     def episodes(self, space: Space) -> tuple[int, int]:
         """S H N0 episodes of EULER, and N: what the budget leaves to be replayed."""
@@ -113,10 +111,8 @@ class Jin2020(Explorer):
                 f"budget is {budget} episodes, but {self.per_goal} for each of {S} states and {H} steps are "
                 f"{first}: explore for more, or lower per_goal"
             )
-        if min(first, budget - first) * H * S > MAX_STORED_ENTRIES:
-            raise OptionError(
-                f"budget is {budget} episodes; so many policies of {H} steps are too many to keep"
-            )
+        what = f"budget is {budget} episodes: {min(first, budget - first) * H * S:,} actions of policies to be kept"
+        check_size(min(first, budget - first) * H * S, MAX_STORED_ENTRIES, what, "explore for fewer")
         return first, budget - first
 
     def init(self, model: TabularModel) -> State:

@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from horizonfree._arrays import Array
 from horizonfree._jit import jit
-from horizonfree._validation import check_real, require, short_repr
+from horizonfree._validation import check_real, require, require_shape, short_repr
 from horizonfree._x64 import Leaf, to_device, to_numpy, x64
 from horizonfree.errors import OptionError
 from horizonfree.explorers.base import Explorer, ExplorerPlan
@@ -215,10 +215,8 @@ def _checked_memory(explorer: PythonExplorer, memory: Any, before: Any) -> dict[
 
 def _number(explorer: PythonExplorer, name: Any, value: Any) -> np.ndarray:
     array = check_real(value, f"the record {name!r} of {type(explorer).__name__}")
-    if array.shape != ():
-        raise OptionError(
-            f"the record {name!r} of {type(explorer).__name__} has shape {array.shape}; it must be one number"
-        )
+    name = f"the record {name!r} of {type(explorer).__name__}"
+    require_shape(array.shape == (), name, array.shape, "(), one number", OptionError)
     return array
 
 

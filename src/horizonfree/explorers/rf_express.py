@@ -50,7 +50,7 @@ POOLED = "the theorem has visits of each step apart, and pool_steps shares them"
 
 
 class RFExpress(ErrorExplorer):
-    """RF-Express (Menard et al. 2021), for unknown tables: as RF-UCRL, with bonuses that fall like 1/n."""
+    """RF-Express (Menard et al. 2021), for tabular MDPs: as RF-UCRL, with bonuses that fall like 1/n."""
 
     number: ClassVar[str] = "W"
 

@@ -45,7 +45,7 @@ from horizonfree.models.tabular.model import TabularModel
 
 
 class RFUCRL(ErrorExplorer):
-    """RF-UCRL (Kaufmann et al. 2021), for unknown tables: greedy in a bound on the error of values."""
+    """RF-UCRL (Kaufmann et al. 2021), for tabular MDPs: greedy in a bound on the error of values."""
 
     number: ClassVar[str] = "E"
 

@@ -33,9 +33,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree._validation import check_choice, check_probability
+from horizonfree._validation import check_choice, check_probability, check_size
 from horizonfree._x64 import Leaf
-from horizonfree.errors import OptionError
 from horizonfree.estimators.ridge import inverse_root
 from horizonfree.explorers import force
 from horizonfree.explorers.base import (
@@ -129,10 +128,11 @@ class RFLIN(Explorer):
         _, S, A = model.space.sizes
         capacity, memory = min(int(min(self.schedule(model).lengths.max(), 2.0**62)), self.budget or 0), None
         if self.regmin == "force":
-            if capacity * model.space.horizon > MAX_STORED_TRANSITIONS:
-                raise OptionError(
-                    f"budget is {self.budget} episodes; FORCE keeps all transitions of an epoch, and these are too many"
-                )
+            transitions = capacity * model.space.horizon
+            what = (
+                f"budget is {self.budget} episodes: FORCE keeps all {transitions:,} transitions of an epoch"
+            )
+            check_size(transitions, MAX_STORED_TRANSITIONS, what, "explore for fewer")
             memory = force.Memory.empty(model, capacity)
         policy, gram = jnp.full(model.space.sizes, 1 / A), jnp.zeros((model.dim, model.dim))
         is_left, sums = jnp.ones((A, S), bool), init_own_sums(model, self.steps)

@@ -69,7 +69,7 @@ class State(eqx.Module):
 
 
 class SSTP(Explorer):
-    """A reconstruction of SSTP (Zhang, Du, Ji 2021), for unknown tables: visits in stages, hard pairs last."""
+    """A reconstruction of SSTP (Zhang, Du, Ji 2021), for tabular MDPs: visits in stages, hard pairs last."""
 
     eps: Annotated[float, "accuracy that the number of stages refers to"] = 0.1
     base: Annotated[

@@ -46,7 +46,7 @@ class State(eqx.Module):
 
 
 class TabularDesign(Explorer):
-    """For unknown tables: the policy that goes where least is known."""
+    """For tabular MDPs: the policy that goes where least is known."""
 
     delta: Delta = 0.05
     learns: ClassVar[type[Model]] = TabularModel

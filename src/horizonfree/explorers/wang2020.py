@@ -29,9 +29,8 @@ import jax.numpy as jnp
 from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
-from horizonfree._validation import check_choice, check_probability
+from horizonfree._validation import check_choice, check_probability, require
 from horizonfree._x64 import Leaf, Number
-from horizonfree.errors import OptionError
 from horizonfree.explorers.base import Delta, Explorer, ExplorerPlan, Info
 from horizonfree.explorers.least_squares import (
     STEPS,
@@ -86,10 +85,8 @@ class Wang2020(Explorer):
         check_choice(self.steps, "steps", STEPS)
         check_probability(self.eps, "eps", "an accuracy")
         check_probability(self.delta, "delta")
-        if not 0 < self.beta < math.inf:
-            raise OptionError(f"beta is {self.beta}; it must be a positive number")
-        if not 0 <= self.plan_bonus < math.inf:
-            raise OptionError(f"plan_bonus is {self.plan_bonus}; it must be a number of at least 0")
+        require(0 < self.beta < math.inf, "beta", self.beta, "a positive number")
+        require(0 <= self.plan_bonus < math.inf, "plan_bonus", self.plan_bonus, "a number of at least 0")
 
     @property
     def is_paper(self) -> bool:

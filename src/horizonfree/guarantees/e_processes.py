@@ -1,6 +1,6 @@
 """When the e-processes of a model class start, and their weights: declared before the first episode.
 
-Bets of richer classes against a class: e-values, and what they say. Proofs in docs/alternatives.md.
+Bets of richer classes against a class: e-values, and what they say. Proofs in docs/further-proofs.md.
 
 An alternative predicts every transition before it is seen; Q_n is the probability that it gave to what was seen.
 Against the best parameter of the class in hindsight,
@@ -62,15 +62,17 @@ def ladder(budget: int | None = None, burn_in: int = 5) -> EProcesses:
 def check_e_processes(bets: EProcesses) -> None:
     """Refuse weights that are not positive or exceed 1 in total."""
     starts, weights = (
-        check_integers(bets.starts, "starts of the bets"),
-        check_floats(bets.weights, "weights of the bets"),
+        check_integers(bets.starts, "starts of the e-processes"),
+        check_floats(bets.weights, "weights of the e-processes"),
     )
     if starts.ndim != 1 or starts.shape != weights.shape or starts.size == 0 or (starts < 0).any():
         raise OptionError(
-            f"starts of the bets are {starts}, weights {weights}; give as many of one as of the other, >= 0"
+            f"starts of the e-processes are {starts}, weights {weights}; give as many of one as of the other, >= 0"
         )
     if not ((weights > 0).all() and weights.sum() <= 1 + 1e-12):
-        raise OptionError(f"weights of the bets are {weights}; they must be positive and sum to at most 1")
+        raise OptionError(
+            f"weights of the e-processes are {weights}; they must be positive and sum to at most 1"
+        )
 
 
 class Alternative(NamedTuple):

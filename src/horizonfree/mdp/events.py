@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._validation import check_finite_rewards, check_floats, check_int
-from horizonfree.errors import OptionError, RewardError, ShapeError
+from horizonfree._validation import check_finite_rewards, check_floats, check_int, check_size, require_shape
+from horizonfree.errors import OptionError, RewardError
+from horizonfree.mdp.names import StateLike
 from horizonfree.mdp.policies import redirect_forbidden
 from horizonfree.mdp.rewards import numbers_of, space_of
 from horizonfree.mdp.space import MAX_HORIZON, HasSpace, Kernel, Space
@@ -88,11 +89,8 @@ def payments(space: Space, transition: Any) -> Float[np.ndarray, "S A S"]:
         table = _table_of_function(space, transition)
     else:
         table = check_floats(transition, "transition")
-        if table.shape != (S, A, S):
-            raise ShapeError(
-                f"transition has shape {table.shape}; it must be [S, A, S] = {(S, A, S)}, what a step from s by a to "
-                "s' is paid, or a function (s, a, s') -> number"
-            )
+        meaning = f"[S, A, S] = {(S, A, S)}, what a step from s by a to s' is paid, or a function (s, a, s') -> number"
+        require_shape(table.shape == (S, A, S), "transition", table.shape, meaning)
     table = redirect_forbidden(space.acts, table)
     check_finite_rewards(_at_successors(table, np.asarray(space.succ)))
     return table
@@ -165,11 +163,12 @@ def lifted(space: Space, t: Float[np.ndarray, "S A S"]) -> PaymentLift:
     alone = np.setdiff1d(np.arange(S), to)
     entries = np.stack([np.r_[to, alone], np.r_[t[s, a, to], np.zeros(len(alone))]], axis=1)
     states, which = np.unique(entries, axis=0, return_inverse=True)
-    if len(states) * A * space.succ.shape[2] > MAX_ENTRIES:
-        raise OptionError(
-            f"transition pays in {len(states):,} different ways for entering {S:,} states, too many to tell apart; "
-            "round it, or write it as g(s, a) + f(s'), which may be of any size"
-        )
+    check_size(
+        len(states) * A * space.succ.shape[2],
+        MAX_ENTRIES,
+        f"transition pays in {len(states):,} different ways for entering {S:,} states",
+        "round it, or write it as g(s, a) + f(s'), which may be of any size",
+    )
     origin = states[:, 0].astype(np.int64)
     first = np.searchsorted(origin, np.arange(S))
     land = np.broadcast_to(first, (S, A, S)).copy()
@@ -200,7 +199,7 @@ def _at_successors(table: np.ndarray, succ: np.ndarray) -> np.ndarray:
 
 
 OPEN, WON, LOST = 0, 1, 2
-MOST_ENTRIES = 2**28  # of the reward of lifted states
+MAX_LIFTED_ENTRIES = 2**28  # of the reward of lifted states
 
 
 class Worth(NamedTuple):
@@ -230,11 +229,13 @@ class Event:
     def reward(self, space: Space) -> Float[np.ndarray, "k1 X A"]:
         """The reward of lifted states that a plan maximises: that of the event, or of its complement."""
         S, A = space.num_states, space.num_actions
-        if (self.steps + 1) * 2 * S * A > MOST_ENTRIES:
-            raise OptionError(
-                f"an event of {self.steps:,} steps needs {(self.steps + 1) * 2 * S * A:,} numbers, too many to hold; "
-                "ask for fewer steps"
-            )
+        numbers = (self.steps + 1) * 2 * S * A
+        check_size(
+            numbers,
+            MAX_LIFTED_ENTRIES,
+            f"an event of {self.steps:,} steps needs {numbers:,} numbers",
+            "ask for fewer steps",
+        )
         worth = self.pays if self.is_max else Worth(*(1.0 - x for x in self.pays))
         table = np.zeros((self.steps + 1, 2 * S, A))
         table[:, :S][:, self.decided == WON] = worth.won
@@ -260,10 +261,12 @@ class EventLift(Lift):
     def of_events(cls, space: Space, events: Sequence[Event]) -> "EventLift":
         """The space of the lifted states."""
         S, copies = space.num_states, 2 ** len(events)
-        if copies * space.succ.size > MOST_ENTRIES:
-            raise OptionError(
-                f"{len(events)} events make {copies:,} copies of {S:,} states, too many to hold; ask for fewer events"
-            )
+        check_size(
+            copies * space.succ.size,
+            MAX_LIFTED_ENTRIES,
+            f"{len(events)} events make {copies:,} copies of {S:,} states",
+            "ask for fewer events",
+        )
         origin = np.tile(np.arange(S), copies)
         now = sum(2**i * (event.decided != OPEN).astype(np.int64) for i, event in enumerate(events))
         onward = np.arange(copies).repeat(S) | np.tile(now, copies)
@@ -308,8 +311,8 @@ class EventLift(Lift):
         return int(kept * len(self.first) + now)
 
 
-def reach(problem: HasSpace, states: int | str | Sequence[int | str], *, within: int | None = None) -> Event:
-    """Be in one of the states (by name, label or number) at least once.
+def reach(problem: HasSpace, states: StateLike | Sequence[StateLike], *, within: int | None = None) -> Event:
+    """Be in one of the states (by name, label, number or cell, as for `goal`) at least once.
 
     within: how many transitions that may take, 0 to the horizon H; by default H - 1, at the steps that a reward is paid
     for. `Run.plan` and `Run.evaluate` take it in place of a reward.
@@ -338,7 +341,6 @@ def check_event(event: Event, space: Space) -> None:
             f"this event is of a problem with {len(event.decided)} states, this one has {space.num_states}; "
             "make it for this one"
         )
-    if not 0 <= event.steps < MAX_HORIZON:
-        raise OptionError(
-            f"this event looks at {event.steps} steps; at most {MAX_HORIZON - 1:,} are possible"
-        )
+    check_int(
+        event.steps, "the number of steps of the event", 0, MAX_HORIZON - 1, f"at most {MAX_HORIZON - 1:,}"
+    )

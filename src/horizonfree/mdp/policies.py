@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int
 
-from horizonfree._validation import check_real, require
+from horizonfree._validation import check_real, require, require_array, require_entries
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.mdp.space import Space
 
@@ -30,21 +30,16 @@ def policy_table(policy: Any, H: int, S: int, A: int) -> np.ndarray:
     elif table.shape == (S, A) and not is_integer:
         table = np.broadcast_to(table, (H, S, A))
     if table.shape == (H, S) and is_integer:
-        bad = np.argwhere((table < 0) | (table >= A))
-        if bad.size:
-            h, s = bad[0]
-            raise ShapeError(f"policy[h={h}, s={s}] is {table[h, s]}; an action is 0 to {A - 1}")
+        is_action = (table >= 0) & (table < A)
+        require_entries(is_action, "policy", table, f"an action is 0 to {A - 1}", at="[h={}, s={}]")
         return table.astype(np.int32)
     if table.shape == (H, S, A):
         table = table.astype(np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             sums = table.sum(-1)
-        bad = np.argwhere(~((table >= 0).all(-1) & (np.abs(sums - 1) <= 1e-8)))
-        if bad.size:
-            h, s = bad[0]
-            raise ShapeError(
-                f"policy[h={h}, s={s}] is {table[h, s]}; probabilities must be >= 0 and sum to 1"
-            )
+        is_distribution = (table >= 0).all(-1) & (np.abs(sums - 1) <= 1e-8)
+        meaning = "probabilities must be >= 0 and sum to 1"
+        require_entries(is_distribution, "policy", table, meaning, at="[h={}, s={}]")
         return np.asarray(table / table.sum(-1, keepdims=True))
     raise ShapeError(
         f"policy has shape {table.shape} and type {table.dtype}; it must be integers [{H}, {S}] or "
@@ -59,11 +54,9 @@ def action_aliases(allowed: Any, S: int, A: int) -> Int[np.ndarray, "S A"] | Non
     if allowed is None:
         return None
     table = _table_of_function(allowed, S, A) if callable(allowed) else np.asarray(allowed)
-    if table.shape != (S, A) or not (table.dtype == bool or np.isin(table, (0, 1)).all()):
-        raise ShapeError(
-            f"actions_allowed has shape {table.shape} and type {table.dtype}; it must be [S, A] = {(S, A)}, True where "
-            "an action is allowed, or a function (s, a) -> True or False"
-        )
+    is_table = table.shape == (S, A) and (table.dtype == bool or np.isin(table, (0, 1)).all())
+    meaning = f"[S, A] = {(S, A)}, True where an action is allowed, or a function (s, a) -> True or False"
+    require_array(is_table, "actions_allowed", table, meaning)
     is_allowed = table.astype(bool)
     without = np.flatnonzero(~is_allowed.any(axis=1))
     if without.size:

@@ -17,14 +17,18 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import node
 from horizonfree._validation import (
+    check_choice,
     check_finite_rewards,
     check_floats,
     check_int,
-    check_integers,
     did_you_mean,
-    short_repr,
+    require,
+    require_entries,
+    require_shape,
 )
 from horizonfree.errors import RewardError, ShapeError
+from horizonfree.mdp import names
+from horizonfree.mdp.names import StateLike
 from horizonfree.mdp.policies import redirect_forbidden
 from horizonfree.mdp.space import HasSpace, Space, occupied_states
 
@@ -52,11 +56,11 @@ class Reward:
 
 
 def goal(
-    problem: HasSpace, states: int | str | Sequence[int | str], *, step: int | None = None
+    problem: HasSpace, states: StateLike | Sequence[StateLike], *, step: int | None = None
 ) -> Float[np.ndarray, "H S A"]:
     """1 for being in one of the states (by name or number) at one step (from 0; the last by default), else 0.
 
-    On a grid a tuple of two numbers is a cell, (column, row) from 0; a list is a list of states.
+    On a grid a tuple is a cell, (column, row) from 0, as is the text "(3, 1)"; a list is several states.
 
     >>> import horizonfree as hf
     >>> problem = hf.make("river-swim", states=4, horizon=8)
@@ -72,8 +76,8 @@ def goal(
     return table
 
 
-def occupancy(problem: HasSpace, states: int | str | Sequence[int | str]) -> Float[np.ndarray, "H S A"]:
-    """1/H for every step spent in one of the states: the share of the episode.
+def occupancy(problem: HasSpace, states: StateLike | Sequence[StateLike]) -> Float[np.ndarray, "H S A"]:
+    """1/H for every step spent in one of the states, given as for `goal`: the share of the episode.
 
     >>> import horizonfree as hf
     >>> problem = hf.make("river-swim", states=4, horizon=8)
@@ -116,10 +120,7 @@ def resolve(problem: HasSpace, reward: RewardLike, *, scale: str = "total") -> R
             if space.acts is None
             else replace(reward, table=redirect_forbidden(space.acts, reward.table, axis=1))
         )
-    if not isinstance(scale, str) or scale not in SCALES:
-        raise RewardError(
-            f"scale is {short_repr(scale)}; it must be 'total', 'per-step' or 'rescale'{did_you_mean(scale, SCALES)}"
-        )
+    check_choice(scale, "scale", SCALES, RewardError)
     if scale == "rescale":
         return rescale(space, reward)
     table = as_table(space, reward)
@@ -127,12 +128,8 @@ def resolve(problem: HasSpace, reward: RewardLike, *, scale: str = "total") -> R
         _check(space, table)
         return Reward(table)
     _check_entries(table)
-    high = np.argwhere(table > 1 + TOTAL_TOLERANCE)
-    if high.size:
-        h, s, a = high[0]
-        raise RewardError(
-            f"reward[h={h}, s={s}, a={a}] is {table[h, s, a]:.12g}; with scale='per-step' entries lie in [0, 1]"
-        )
+    meaning = "with scale='per-step' entries lie in [0, 1]"
+    require_entries(table <= 1 + TOTAL_TOLERANCE, "reward", table, meaning, RewardError, "[h={}, s={}, a={}]")
     return Reward(table / space.horizon, factor=float(space.horizon))
 
 
@@ -153,12 +150,10 @@ def _check(space: Space, table: Float[np.ndarray, "H S A"]) -> None:
 
 
 def _check_entries(table: Float[np.ndarray, "H S A"]) -> None:
-    if table.min() < 0:
-        h, s, a = np.argwhere(table < 0)[0]
-        raise RewardError(
-            f"reward[h={h}, s={s}, a={a}] is {table[h, s, a]:.6g}; on this scale rewards must be >= 0: the scale "
-            "'rescale' takes any rewards or costs, and answers in their units"
-        )
+    meaning = (
+        "rewards must be >= 0 on this scale: the scale 'rescale' takes any rewards or costs, in their units"
+    )
+    require_entries(table >= 0, "reward", table, meaning, RewardError, "[h={}, s={}, a={}]")
 
 
 def rescale(problem: HasSpace, reward: RewardLike) -> Reward:
@@ -207,10 +202,9 @@ def as_table(problem: HasSpace, reward: RewardLike) -> Float[np.ndarray, "H S A"
 def _shaped(space: Space, reward: Any, shapes: list[tuple[int, ...]]) -> np.ndarray:
     """An array of finite numbers in one of these shapes."""
     array = check_floats(reward, "the reward")
-    if array.shape not in shapes:
-        words = {1: "[S]", 2: "[S, A]", 3: "[H, S, A]"}
-        allowed = " or ".join(f"{words[len(shape)]}={shape}" for shape in shapes)
-        raise ShapeError(f"the reward has shape {array.shape}; it must be {allowed}")
+    words = {1: "[S]", 2: "[S, A]", 3: "[H, S, A]"}
+    allowed = " or ".join(f"{words[len(shape)]}={shape}" for shape in shapes)
+    require_shape(array.shape in shapes, "the reward", array.shape, allowed)
     if array.ndim > 1:
         array = redirect_forbidden(space.acts, array, axis=array.ndim - 2)
     check_finite_rewards(array)
@@ -274,48 +268,9 @@ def _tabulate(function: Callable[[int, int, int], float], H: int, S: int, A: int
 
 
 def numbers_of(problem: Any, states: Any) -> np.ndarray:
-    """The numbers of states that are given by number, by name, or by a label, a name of several states."""
-    space, named = space_of(problem), getattr(problem, "states_named", None)
-    if isinstance(states, tuple) and len(states) == 2 and not any(isinstance(x, str) for x in states):
-        return _in_cell(problem, space, states)
-    several = [states] if isinstance(states, str) else states
-    is_named = isinstance(several, (list, tuple)) and any(isinstance(x, str) for x in several)
-    if named is None or not is_named:
-        return _states(space, states)
-    parts = [named(x) if isinstance(x, str) else _states(space, x) for x in several]
-    return np.concatenate(parts)
-
-
-def _in_cell(problem: Any, space: Space, pair: tuple[Any, Any]) -> np.ndarray:
-    """The states in a cell of a grid; without a grid, two different states."""
-    cells = getattr(problem, "layout", {}).get("cells")
-    if cells is None:
-        numbers = _states(space, pair)
-        if numbers[0] == numbers[1]:
-            raise ShapeError(
-                f"{pair} has one state twice, and this problem has no grid in which it could be a cell; states are 0 "
-                f"to {space.num_states - 1}: write {numbers[0]}, or a list of states"
-            )
-        return numbers
-    cells = np.asarray(cells)
-    columns, rows = (int(x) for x in cells.max(axis=0) + 1)
-    inside = np.flatnonzero((cells == check_integers(pair, "the cell")).all(axis=1))
-    if not inside.size:
-        raise ShapeError(
-            f"{pair} is no cell; columns are 0 to {columns - 1}, rows 0 to {rows - 1}, (column, row). For several "
-            f"states give a list: {list(pair)}"
-        )
-    return inside
-
-
-def _states(space: Space, states: Any) -> np.ndarray:
-    array = np.atleast_1d(check_integers(states, "states"))
-    if array.ndim != 1:
-        raise ShapeError(f"states has shape {array.shape}; it must be a state or a list of states")
-    for s in array:
-        if not 0 <= s < space.num_states:
-            raise ShapeError(f"state {s} does not exist; states are 0 to {space.num_states - 1}")
-    return array
+    """The numbers of states that are given by number, name, label (a name of several states) or cell."""
+    size = space_of(problem).num_states
+    return names.numbers_of(getattr(problem, "layout", {}), states, size)
 
 
 def space_of(problem: Any) -> Space:
@@ -370,10 +325,8 @@ def family(problem: HasSpace, rewards: Any) -> tuple[str, Sequence[Reward]]:
         isinstance(rewards, np.ndarray) and rewards.ndim > 0
     )
     if not is_list or not len(rewards):
-        near = did_you_mean(rewards, FAMILIES) if isinstance(rewards, str) else ""
-        raise RewardError(
-            f"rewards is {short_repr(rewards)}; it must be 'goals', 'occupancies' or a list of rewards{near}"
-        )
+        near = did_you_mean(rewards, FAMILIES)
+        require(False, "rewards", rewards, f"'goals', 'occupancies' or a list of rewards{near}", RewardError)
     return _all(len(rewards), "reward", "rewards"), [resolve(space, reward) for reward in rewards]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array, Leaf, node, static
-from horizonfree._validation import check_floats, check_int, require
+from horizonfree._validation import check_floats, check_int, require_entries, require_shape
 from horizonfree.errors import KernelError, ShapeError
 
 TOLERANCE = 1e-8  # how far a row of probabilities may be from summing to one
@@ -184,84 +184,16 @@ def _start(start: Any, S: int) -> tuple[Float[np.ndarray, " S"] | None, int | No
         meaning = f"a state, 0 to {S - 1}, or a distribution over them"
         return None, check_int(start, "start", 0, S - 1, meaning, ShapeError)
     initial = check_floats(start, "start")
-    if initial.shape != (S,):
-        raise ShapeError(
-            f"start has shape {initial.shape}; a distribution over the {S} states has shape ({S},)"
-        )
-    bad = np.flatnonzero(~(initial >= 0))
-    if bad.size:
-        raise KernelError(
-            f"start[{bad[0]}] is {initial[bad[0]]:.6g}; every probability must be a number >= 0"
-        )
+    require_shape(
+        initial.shape == (S,), "start", initial.shape, f"({S},), a distribution over the {S} states"
+    )
+    require_entries(initial >= 0, "start", initial, "every probability must be a number >= 0", KernelError)
     if not abs(initial.sum() - 1) <= TOLERANCE:
         raise KernelError(f"start sums to {initial.sum():.10g}; it must sum to 1 (tolerance {TOLERANCE:g})")
     likely = int(initial.argmax())
     if np.count_nonzero(initial) == 1:
         return None, likely
     return initial / initial.sum(), None
-
-
-def check_space(space: Space) -> None:
-    """Refuse a space that `make_space` could not have made, where it comes from a file."""
-    succ, support = np.asarray(space.succ), np.asarray(space.support)
-    if succ.ndim != 3 or 0 in succ.shape or not np.issubdtype(succ.dtype, np.integer):
-        raise ShapeError(
-            f"succ has shape {succ.shape} and type {succ.dtype}; it must be whole numbers [S, A, n]"
-        )
-    if succ.min() < 0 or succ.max() >= len(succ):
-        raise ShapeError(f"succ names states from {succ.min()} to {succ.max()}; there are {len(succ)}")
-    if support.shape != succ.shape or support.dtype != bool:
-        raise ShapeError(
-            f"support has shape {support.shape} and type {support.dtype}; it must be bools like succ"
-        )
-    if space.state_ids is not None:
-        ids = np.asarray(space.state_ids)
-        if ids.shape != succ.shape[:1] or ids.dtype != np.int32 or ids[0] < 0 or (np.diff(ids) <= 0).any():
-            raise ShapeError(
-                f"state_ids has shape {ids.shape} and type {ids.dtype}; it must be int32 [S], ascending"
-            )
-    S, A, _ = succ.shape
-    _check_acts(space.acts, succ, support)
-    is_full = np.array_equal(succ, np.broadcast_to(np.arange(S), (S, A, S)))
-    require(
-        isinstance(space.is_dense, bool) and space.is_dense <= is_full,
-        "is_dense",
-        space.is_dense,
-        "true where succ lists all states, or false",
-        ShapeError,
-    )
-    start = space.start if space.initial is None else np.asarray(space.initial)
-    again = make_space(succ, support, space.is_dense, space.horizon, start)
-    for name, x in {"horizon": space.horizon, "start": space.start}.items():
-        require(not isinstance(x, float), name, x, "a whole number, without a point", ShapeError)
-    if space.initial is not None and np.asarray(space.initial).dtype != np.float64:
-        raise ShapeError(f"start has type {np.asarray(space.initial).dtype}; a distribution is float64")
-    is_bool = np.asarray(space.reachable).dtype == bool
-    is_one = (space.start is None) != (
-        space.initial is None
-    )  # a state, or a distribution, on one state perhaps
-    if (
-        not is_one
-        or (space.initial is None and again.start != space.start)
-        or not is_bool
-        or not np.array_equal(again.reachable, np.asarray(space.reachable))
-    ):
-        raise ShapeError("start and reachable states do not fit the lists of successors")
-
-
-def _check_acts(acts: Any, succ: np.ndarray, support: np.ndarray) -> None:
-    """Refuse names of actions that lead elsewhere than what is done for them."""
-    if acts is None:
-        return
-    acts, (S, A, _) = np.asarray(acts), succ.shape
-    if acts.shape != (S, A) or acts.dtype != np.int32 or acts.min() < 0 or acts.max() >= A:
-        raise ShapeError(
-            f"acts has shape {acts.shape} and type {acts.dtype}; it must be actions, int32 [S, A]"
-        )
-    s = np.arange(S)[:, None]
-    is_kept = (acts[s, acts] == acts).all()
-    if not (is_kept and np.array_equal(succ[s, acts], succ) and np.array_equal(support[s, acts], support)):
-        raise ShapeError("forbidden actions do not lead to where those lead that are taken for them")
 
 
 def start_distribution(start: Any, S: int) -> Float[np.ndarray, " S"]:
@@ -338,8 +270,9 @@ def _starts(S: int, initial: Any, start: int | None) -> Bool[np.ndarray, " S"]:
 
 def check_values(V: Any, S: int) -> None:
     """Refuse value functions of a number of states that is not S."""
-    if V.ndim == 0 or V.shape[-1] != S:
-        raise ShapeError(f"V has shape {V.shape}; its last axis must be the {S} states")
+    require_shape(
+        V.ndim and V.shape[-1] == S, "V", V.shape, f"[.., {S}]: its last axis must be the {S} states"
+    )
 
 
 @node

@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Leaf, node
-from horizonfree.errors import OptionError
+from horizonfree.errors import ModelError, OptionError
 from horizonfree.guarantees.e_processes import EProcesses
 from horizonfree.mdp.events import Lift
 from horizonfree.mdp.rewards import StateRewards
@@ -265,6 +265,11 @@ class Confidence(Described, abc.ABC):
     @abc.abstractmethod
     def refutation(self) -> str:
         """Why the class is wrong, where `is_refuted`."""
+
+    def check_not_refuted(self) -> None:
+        """Raise an error where the data refute the model class."""
+        if self.is_refuted:
+            raise ModelError(f"the data refute the model class: {self.refutation()}")
 
     @abc.abstractmethod
     def missing(self) -> str:

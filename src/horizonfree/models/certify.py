@@ -14,8 +14,7 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._validation import check_probability
-from horizonfree.errors import OptionError
+from horizonfree._validation import check_choice, check_probability
 from horizonfree.guarantees.certificate import (
     Certificate,
     at_most_one,
@@ -30,7 +29,6 @@ from horizonfree.mdp.policies import named_allowed
 from horizonfree.mdp.rewards import Reward, StateRewards
 from horizonfree.mdp.space import occupied_states
 from horizonfree.models.base import Bounds, Confidence, Evidence, Model
-from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning.induction import best_plan
 
@@ -44,22 +42,12 @@ def confidence(model: Model, evidence: Evidence, *, delta: float = 0.05) -> Conf
     return model.confidence(evidence, check_probability(delta, "delta"))
 
 
-def robust_confidence(
-    model: Model, evidence: Evidence, *, delta: float, declared: Misspecification
-) -> Confidence:
-    """The confidence set for a declared misspecification."""
-    return model.robust_confidence(evidence, check_probability(delta, "delta"))(declared)
-
-
 def uniform(model: Model, evidence: Evidence, confidence: Confidence, method: str = "uniform") -> Certificate:
     """One gap for every reward, for plans that are optimal in `confidence.centre`; `confidence` is the evidence's.
 
     method: one of `model.methods`. What is slower is at least as sharp: the smaller of the two is returned.
     """
-    if method not in model.methods:
-        raise OptionError(
-            f"method is {method!r}; for this class there are {', '.join(map(repr, model.methods))}"
-        )
+    check_choice(method, "method", model.methods)
     if confidence.is_refuted:
         rejected = _rejected(model, confidence)
         more = (

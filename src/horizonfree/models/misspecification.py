@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._validation import check_choice, check_floats
-from horizonfree.errors import OptionError, ShapeError
+from horizonfree._validation import check_choice, check_floats, require_entries, require_shape
+from horizonfree.errors import OptionError
 
 SUPPORTS = ("successors", "anywhere")
 BALLS = ("tv", "kl", "sampled", "ratio")
@@ -62,12 +62,8 @@ class Misspecification:
             )
         check_choice(self.support, "support", SUPPORTS)
         name, radius = self._radius()
-        bad = np.argwhere(~((radius >= 0) & (radius < np.inf)))
-        if len(bad):
-            where = f"[{', '.join(map(str, bad[0]))}]" if radius.ndim else ""
-            raise OptionError(
-                f"{name}{where} is {radius[tuple(bad[0])]:g}; a radius is a number of at least 0"
-            )
+        meaning = "a radius is a number of at least 0"
+        require_entries((radius >= 0) & (radius < np.inf), name, radius, meaning, OptionError)
 
     def _radius(self) -> tuple[str, np.ndarray]:
         name = next(name for name in BALLS if getattr(self, name) is not None)
@@ -85,10 +81,8 @@ class Misspecification:
     def radii(self, S: int, A: int) -> Float[np.ndarray, "S A"]:
         """zeta(s,a), radii in total variation."""
         name, radius = self._radius()
-        if radius.shape not in ((), (S, A)):
-            raise ShapeError(
-                f"{name} has shape {radius.shape}; it must be a number or one per pair, [S, A] = ({S}, {A})"
-            )
+        meaning = f"a number or one per pair, [S, A] = ({S}, {A})"
+        require_shape(radius.shape in ((), (S, A)), name, radius.shape, meaning)
         zeta = {"tv": radius, "ratio": radius / (2 + radius)}.get(name, np.sqrt(radius / 2))
         return np.broadcast_to(np.minimum(zeta, 1.0), (S, A)).copy()
 

@@ -10,8 +10,7 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._arrays import Array
 from horizonfree._x64 import Number
 from horizonfree.oracle.box import MAX_VECTORIZED_SUCCESSORS, coordinate_bound, norm, subset_sums
-from horizonfree.oracle.objective import Prepared, evaluate
-from horizonfree.oracle.pseudo_values import STATES_LAST, optimism
+from horizonfree.oracle.objective import STATES_LAST, Prepared, evaluate, optimism
 from horizonfree.planning.traced import nearly_best
 
 # Upper bounds: of the oracle's value, and of what the value itself bounds.

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from horizonfree._validation import check_finite_rewards, check_floats, check_real, require
+from horizonfree._validation import (
+    check_finite_rewards,
+    check_floats,
+    check_instance,
+    check_real,
+    require,
+    require_shape,
+)
 from horizonfree.errors import RewardError, ShapeError
 from horizonfree.mdp.policies import policy_table
 from horizonfree.mdp.space import Kernel, start_distribution
@@ -33,6 +40,7 @@ def optimal(kernel: Kernel, reward: Any, *, only_first: bool = False) -> Solutio
     have any sign and size; they must be finite. only_first: actions and values of the first step alone, [1, S] each,
     which takes the memory of two steps instead of H.
     """
+    check_instance(kernel, Kernel, "the kernel", ", such as problem.kernel()")
     reward = _check_reward(kernel, reward)
     return _solved(kernel, reward, all_values=not only_first, all_actions=not only_first)
 
@@ -44,7 +52,7 @@ def optimal_values(kernel: Kernel, rewards: Any, start: Any, *, policies: bool =
     in memory. One that does not depend on the step costs no memory when given as a view (`np.broadcast_to`). start: a
     state, or a distribution over states.
     """
-    check_kernel_type(kernel)
+    check_instance(kernel, Kernel, "the kernel", ", such as problem.kernel()")
     initial = start_distribution(start, kernel.num_states)
     value, policy = [], []
     for block in _blocks(rewards):
@@ -58,6 +66,7 @@ def optimal_values(kernel: Kernel, rewards: Any, start: Any, *, policies: bool =
 
 def evaluate(kernel: Kernel, reward: Any, policy: Any) -> Float[np.ndarray, "*R H1 S"]:
     """V of a policy [H, S] or [H, S, A] under a reward [H, S, A]; a leading axis R on either or both is a batch."""
+    check_instance(kernel, Kernel, "the kernel", ", such as problem.kernel()")
     reward = _check_reward(kernel, reward)
     check_finite_rewards(reward)
     policy = _check_policy(kernel, policy, reward.shape[-3])
@@ -78,6 +87,7 @@ def visits(kernel: Kernel, policy: Any, start: Any) -> Float[np.ndarray, "*R H S
 
     start: the first state, or a distribution over states. V_1 at the start = sum_h <d_h, r_h> for every reward.
     """
+    check_instance(kernel, Kernel, "the kernel", ", such as problem.kernel()")
     policy = _check_policy(kernel, policy, None)
     initial = start_distribution(start, kernel.num_states)
     if not _is_batch(policy):
@@ -98,34 +108,21 @@ def _solved(kernel: Kernel, reward: np.ndarray, *, all_values: bool, all_actions
     return result
 
 
-def check_kernel_type(kernel: Any) -> None:
-    """Refuse what is no kernel."""
-    if not isinstance(kernel, Kernel):
-        raise ShapeError(
-            f"the kernel is a {type(kernel).__name__}; it must be a Kernel, such as problem.kernel()"
-        )
-
-
 def _check_reward(kernel: Any, reward: Any) -> Float[np.ndarray, "*R H S A"]:
-    check_kernel_type(kernel)
     table = check_floats(reward, "reward")
     sizes = kernel.num_states, kernel.num_actions
-    if table.ndim not in (3, 4) or table.shape[-2:] != sizes or 0 in table.shape:
-        raise ShapeError(
-            f"reward has shape {table.shape}; it must be [H, S, A] or a batch [R, H, S, A] with S, A = {sizes}"
-        )
+    is_reward = table.ndim in (3, 4) and table.shape[-2:] == sizes and 0 not in table.shape
+    require_shape(is_reward, "reward", table.shape, f"[H, S, A] or a batch [R, H, S, A] with S, A = {sizes}")
     return table
 
 
 def _check_policy(kernel: Any, policy: Any, horizon: int | None) -> np.ndarray:
     """One table, or a batch of them, each as `policy_table` wants it."""
-    check_kernel_type(kernel)
     tables = check_real(policy, "policy")
     is_batch = _is_batch(tables)
     if not is_batch:
         tables = tables[None]
-    if tables.ndim < 2:
-        raise ShapeError(f"policy has shape {np.shape(policy)}; it must be [H, S] or [H, S, A]")
+    require_shape(tables.ndim >= 2, "policy", np.shape(policy), "[H, S] or [H, S, A]")
     if len(tables) == 0:
         raise ShapeError("the batch of policies is empty; give at least one")
     H = tables.shape[1] if horizon is None else horizon
@@ -152,14 +149,13 @@ def _blocks(rewards: Any) -> Iterator[list[np.ndarray]]:
     left, first = iter(rewards), 0
     while block := [check_floats(x, f"rewards[{first + i}]") for i, x in enumerate(islice(left, LANES))]:
         for i, x in enumerate(block):
-            if x.ndim != 3 or x.shape != block[0].shape:
-                raise ShapeError(
-                    f"rewards[{first + i}] has shape {x.shape}; each reward must be [H, S, A], all of one shape"
-                )
+            meaning = "[H, S, A], all of one shape"
+            require_shape(
+                x.ndim == 3 and x.shape == block[0].shape, f"rewards[{first + i}]", x.shape, meaning
+            )
         yield block
         first += len(block)
-    if not first:
-        raise ShapeError("rewards is empty; give at least one reward")
+    require(first, "rewards", [], "at least one reward", ShapeError)
 
 
 def _stacked(block: list[np.ndarray]) -> Float[np.ndarray, "R H S A"]:

@@ -13,13 +13,12 @@ from horizonfree._validation import (
     check_floats,
     check_instance,
     check_int,
-    check_integers,
-    check_real,
+    check_square,
     require,
     short_repr,
 )
-from horizonfree.errors import FeatureError, KernelError, OptionError, ShapeError
-from horizonfree.mdp.names import STATE_BEFORE_START
+from horizonfree.errors import FeatureError, HorizonfreeError, KernelError, OptionError, ShapeError
+from horizonfree.mdp.names import STATE_BEFORE_START, numbers_of, start_of, with_names
 from horizonfree.mdp.policies import action_aliases, is_allowed
 from horizonfree.mdp.space import MAX_HORIZON, TOLERANCE, Kernel, Space, check_kernel, start_distribution
 from horizonfree.models.base import Model
@@ -40,9 +39,9 @@ UNKNOWN = "unknown"  # start or terminal states
 class Mixture(Problem):
     """A problem whose transition probabilities are an unknown mixture of models that you have.
 
-    Arguments of all constructors: start, a state or a distribution from which the first state is drawn; states,
-    actions, their names; actions_allowed, which actions a state allows, [S, A] or a function (s, a) -> bool, where it
-    does not allow all. Transitions of forbidden actions are ignored.
+    Arguments of all constructors: start, a state (by number, name or cell) or a distribution from which the first state
+    is drawn; states, actions, their names; actions_allowed, which actions a state allows, [S, A] or a function (s, a)
+    -> bool, where it does not allow all. Transitions of forbidden actions are ignored.
     """
 
     model: MixtureModel
@@ -84,7 +83,8 @@ class Mixture(Problem):
         packed = succ, features.normalize_rows(phi), is_dense
         require(isinstance(hull, bool), "hull", hull, "True or False")
         bound = 1.0 if hull else _longest_weights(packed)
-        space: dict[str, Any] = {"horizon": horizon, "start": start, "allowed": actions_allowed}
+        first = start_of(with_names(layout, states), start, len(succ))
+        space: dict[str, Any] = {"horizon": horizon, "start": first, "allowed": actions_allowed}
         model = mixture_model(packed, **space, bound=bound, hull=hull)
         if weights is not None:
             weights = features.vector(weights, d, "weights")
@@ -167,10 +167,13 @@ class Mixture(Problem):
 
         phi: array [S, A, S, d], a SciPy sparse array of that shape, or coordinates (s, a, s', i, value) as five
         arrays of one length. Sparse input never becomes a dense tensor. theta: the truth, optional. shape: (S, A, d)
-        for coordinates; by default their largest entries plus one.
+        for coordinates; by default their largest entries plus one. It is an error if row
+        sums differ by 1e-11 to 1e-3 of their size, or if features are lost in rounding (below 1e-100 they are zero).
         """
-        space: dict[str, Any] = {"horizon": horizon, "start": start, "allowed": actions_allowed}
-        model = mixture_model(features.from_features(phi, shape, actions_allowed), **space, bound=bound)
+        packed = features.from_features(phi, shape, actions_allowed)
+        first = start_of(with_names(layout, states), start, len(packed[0]))
+        space: dict[str, Any] = {"horizon": horizon, "start": first, "allowed": actions_allowed}
+        model = mixture_model(packed, **space, bound=bound)
         if theta is not None:
             theta = features.vector(theta, model.dim, "theta")
             with np.errstate(over="ignore"):
@@ -204,7 +207,8 @@ class Mixture(Problem):
         succ, phi, is_dense, theta = features.from_tabular(P, support, actions_allowed)
         S, A, _ = succ.shape
         packed = succ, phi, is_dense
-        space: dict[str, Any] = {"horizon": horizon, "start": start, "allowed": actions_allowed}
+        first = start_of(with_names(layout, states), start, S)
+        space: dict[str, Any] = {"horizon": horizon, "start": first, "allowed": actions_allowed}
         model = mixture_model(packed, **space, bound=float(np.sqrt(S * A)))
         return cls._from_theta(model, theta, name, layout, states=states, actions=actions)
 
@@ -253,19 +257,21 @@ class Tabular(Problem):
         meaning = "a whole number of at least 1"
         S = check_int(num_states, "num_states", 1, MAX_SIZE, meaning, ShapeError)
         A = check_int(num_actions, "num_actions", 1, MAX_SIZE, meaning, ShapeError)
-        may_end_anywhere = isinstance(terminal, str)
-        ended = _all_copies(terminal, S) if may_end_anywhere else _terminal(terminal, S)
+        may_end_anywhere = isinstance(terminal, str) and terminal == UNKNOWN
+        ended = S + np.arange(S) if may_end_anywhere else _terminal(terminal, S, layout, states)
         possible, is_known = _possible(S, A, "any" if support is None else support, None, ended)
         acts = action_aliases(actions_allowed, S, A)
+        start = start_of(with_names(layout, states), start, S, UNKNOWN)
+        has_unknown_start = isinstance(start, str)
         if may_end_anywhere:
             layout, states = layout_with_copies(layout, states, ended)
             acts = None if acts is None else np.concatenate([acts, acts])
-            if start is not None and not isinstance(start, str):
+            if start is not None and not has_unknown_start:
                 start = np.append(start_distribution(start, S), np.zeros(S))
-        if isinstance(start, str):
+        if has_unknown_start:
             if isinstance(states, (list, tuple)):
                 states = [*states, STATE_BEFORE_START]
-            possible, start, horizon = _with_unknown_start(possible, start, horizon)
+            possible, start, horizon = _with_unknown_start(possible, horizon)
             acts = None if acts is None else np.concatenate([acts, np.arange(A, dtype=np.int32)[None]])
         model = tabular_model(possible, horizon=horizon, start=start, is_support_known=is_known, acts=acts)
         problem = Problem._from_model(model, None, name, layout, states=states, actions=actions)
@@ -298,12 +304,11 @@ class Tabular(Problem):
         np.int64(50)
         """
         table = check_floats(P, "P")
-        if table.ndim != 3 or table.shape[0] != table.shape[2] or 0 in table.shape:
-            raise ShapeError(f"P has shape {table.shape}; it must be [S, A, S]")
+        check_square(table, "P")
         S, A, _ = table.shape
-        ended = _terminal(terminal, S)
+        ended = _terminal(terminal, S, layout, states)
         possible, is_known = _possible(S, A, support, table > 0, ended)
-        acts = action_aliases(actions_allowed, S, A)
+        acts, start = action_aliases(actions_allowed, S, A), start_of(with_names(layout, states), start, S)
         model = tabular_model(possible, horizon=horizon, start=start, is_support_known=is_known, acts=acts)
         truth = model.parameter(table, "P")
         problem = cls._from_model(model, truth, name, layout, states=states, actions=actions)
@@ -374,7 +379,9 @@ class LinearMDP(Problem):
         >>> hf.LinearMDP.from_features(phi, horizon=5).model.dim
         3
         """
-        model = linear_model(phi, horizon=horizon, start=start, allowed=actions_allowed)
+        size = len(phi) if hasattr(phi, "__len__") else 0  # phi is checked later
+        first = start_of(with_names(layout, states), start, size)
+        model = linear_model(phi, horizon=horizon, start=first, allowed=actions_allowed)
         truth = None if mu is None else model.parameter(mu, "mu")
         return cls._from_model(model, truth, name, layout, states=states, actions=actions)
 
@@ -425,11 +432,9 @@ def _split_names(kernels: Any) -> tuple[list[str] | None, Any]:
     """The names of the kernels, None where they have none, and the kernels."""
     if not isinstance(kernels, Mapping):
         return None, kernels
-    if not kernels:
-        raise KernelError("the dictionary of kernels is empty; give at least one, {name: kernel}")
-    wrong = next((name for name in kernels if not isinstance(name, str)), None)
-    if wrong is not None:
-        raise KernelError(f"kernel {short_repr(wrong)} has no name; the keys of kernels must be text")
+    require(kernels, "kernels", kernels, "a dictionary of at least one kernel, {name: kernel}", KernelError)
+    for name in kernels:
+        require(isinstance(name, str), "the name of a kernel", name, "text", KernelError)
     return list(kernels), list(kernels.values())
 
 
@@ -461,10 +466,9 @@ def _possible(
 
 
 def _with_unknown_start(
-    possible: Bool[np.ndarray, "S A S"], start: str, horizon: Any
+    possible: Bool[np.ndarray, "S A S"], horizon: Any
 ) -> tuple[Bool[np.ndarray, "S1 A S1"], int, int]:
     """One more state, which any other may follow and none leads to; its number, and one more step."""
-    require(start == UNKNOWN, "start", start, f"a state, a distribution over states, or {UNKNOWN!r}")
     meaning = f"a number of steps, 1 to {MAX_HORIZON - 1:,}"
     steps = check_int(horizon, "horizon", 1, MAX_HORIZON - 1, meaning, ShapeError)
     S = len(possible)
@@ -473,22 +477,20 @@ def _with_unknown_start(
     return wider, S, steps + 1
 
 
-def _terminal(terminal: Any, S: int) -> Int[np.ndarray, " S"]:
+def _terminal(terminal: Any, S: int, layout: Any = None, states: Any = None) -> Int[np.ndarray, " S"]:
     """The array `ended` (endings.py) for these terminal states."""
     ended = np.full(S, UNDECLARED)
-    if check_real(terminal, "terminal").size == 0:
+    if isinstance(terminal, (list, tuple, np.ndarray)) and not len(terminal):
         return ended
-    states = np.atleast_1d(check_integers(terminal, "terminal"))
-    is_list = states.ndim == 1 and ((states >= 0) & (states < S)).all()
-    require(is_list, "terminal", terminal, f"a list of states, 0 to {S - 1}", ShapeError)
-    ended[states] = states
+    try:
+        given = list(terminal) if isinstance(terminal, tuple) else terminal
+        numbers = numbers_of(with_names(layout, states), given, S)
+    except HorizonfreeError as error:
+        what = f"a list of states, or {UNKNOWN!r}: {error}"
+        kind = OptionError if isinstance(terminal, str) else ShapeError
+        raise kind(f"terminal is {short_repr(terminal)}; it must be {what}") from None
+    ended[numbers] = numbers
     return ended
-
-
-def _all_copies(terminal: str, S: int) -> Int[np.ndarray, " S"]:
-    """The array `ended` in which every state has a copy."""
-    require(terminal == UNKNOWN, "terminal", terminal, f"a list of states, or {UNKNOWN!r}")
-    return S + np.arange(S)
 
 
 def _declared(ended: Int[np.ndarray, " S"]) -> dict[str, Any]:

@@ -15,8 +15,18 @@ import numpy as np
 import scipy  # `scipy.sparse` is loaded on first use
 from jaxtyping import Float, Int
 
-from horizonfree._validation import check_floats, check_int, check_integers, check_shape, short_repr
-from horizonfree.errors import KernelError, OptionError, ShapeError
+from horizonfree._validation import (
+    calling,
+    check_floats,
+    check_int,
+    check_integers,
+    check_shape,
+    check_size,
+    require,
+    require_entries,
+    require_shape,
+)
+from horizonfree.errors import KernelError, ShapeError
 from horizonfree.mdp.policies import action_aliases, redirect_forbidden
 from horizonfree.mdp.space import TOLERANCE
 
@@ -69,13 +79,12 @@ def names_and_values(given: Any, argument: str) -> tuple[list[str], list[Any]]:
     if isinstance(given, Mapping):
         names, values = [str(key) for key in given], list(given.values())
     elif isinstance(given, str) or not np.iterable(given):
-        raise ShapeError(f"{argument} is {short_repr(given)}; it must be a list, or a dictionary by name")
+        require(False, argument, given, "a list, or a dictionary by name", ShapeError)
     else:
         values = list(given)
         is_scalar = [isinstance(x, str) or not np.iterable(x) for x in values]
         names = [str(x) if scalar else f"{i}" for i, (x, scalar) in enumerate(zip(values, is_scalar))]
-    if not values:
-        raise ShapeError(f"{argument} is empty; give at least one")
+    require(values, argument, given, "a list or a dictionary of at least one", ShapeError)
     repeated = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if repeated is not None:
         raise ShapeError(f"{argument} has {repeated!r} more than once; each must be there once")
@@ -91,22 +100,16 @@ def _evaluated(
         check_int(x, name, 1, 2**31, "a whole number of at least 1, as step is a function")
         for name, x in sizes.items()
     )
-    if S * A * len(names) > MAX_CALLS:
-        raise OptionError(
-            f"step would be called {S * A * len(names):,} times, for {S:,} states, {A:,} actions and {len(names)} "
-            f"outcomes; more than {MAX_CALLS:,} take too long: give step as an array [S, A, outcomes] of next states"
-        )
+    calls = S * A * len(names)
+    what = f"step would be called {calls:,} times, for {S:,} states, {A:,} actions and {len(names)} outcomes"
+    check_size(calls, MAX_CALLS, what, "give step as an array [S, A, outcomes] of next states")
     after, acts = np.empty((S, A, len(names)), np.int32), action_aliases(allowed, S, A)
     for s, a, w in np.ndindex(after.shape):
         if acts is not None and acts[s, a] != a:
             continue
         where = f"step(s={s}, a={a}, outcome {names[w]})"
-        try:
+        with calling(where, f"it must give a state, 0 to {S - 1}"):
             to = step(s, a, values[w])
-        except Exception as error:  # of the user's function
-            raise OptionError(
-                f"{where} fails: {type(error).__name__}: {error}; it must give a state, 0 to {S - 1}"
-            ) from error
         after[s, a, w] = check_int(to, where, 0, S - 1, f"a state, 0 to {S - 1}", ShapeError)
     return redirect_forbidden(acts, after)
 
@@ -114,22 +117,17 @@ def _evaluated(
 def _next_states(step: Any, n: int, S: Any, A: Any) -> Int[np.ndarray, "S A n"]:
     """A checked array of next states."""
     after = check_integers(step, "step")
-    if after.ndim != 3 or after.shape[2] != n:
-        raise ShapeError(
-            f"step has shape {after.shape}; it must be a function (s, a, outcome) -> state, or an array "
-            f"[S, A, {n}] of next states, one for each outcome"
-        )
+    meaning = (
+        f"a function (s, a, outcome) -> state, or an array [S, A, {n}] of next states, one for each outcome"
+    )
+    require_shape(after.ndim == 3 and after.shape[2] == n, "step", after.shape, meaning)
     for name, value, size in (("num_states", S, after.shape[0]), ("num_actions", A, after.shape[1])):
         if value is not None:
             check_int(
                 value, name, size, size, f"{size}, as step is an array of shape {after.shape}, or left out"
             )
-    bad = np.argwhere((after < 0) | (after >= len(after)))
-    if bad.size:
-        s, a, w = bad[0]
-        raise ShapeError(
-            f"step[s={s}, a={a}, outcome {w}] is {after[s, a, w]}; states are 0 to {len(after) - 1}"
-        )
+    is_state, meaning = (after >= 0) & (after < len(after)), f"states are 0 to {len(after) - 1}"
+    require_entries(is_state, "step", after, meaning, at="[s={}, a={}, outcome {}]")
     return after.astype(np.int32)
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._deprecated import renamed, warn_renamed
 from horizonfree._repr import ReprMixin, ReprTable, join_names
 from horizonfree._validation import check_choice, require
-from horizonfree.errors import SimulationError
+from horizonfree.errors import OptionError, SimulationError
 from horizonfree.mdp import names
 from horizonfree.mdp.events import Event, check_event
 from horizonfree.mdp.policies import is_allowed, policy_table
@@ -64,6 +64,11 @@ class Problem(ReprMixin):
     def _replace(self, **changes: Any) -> Self:
         """A copy with other values of some fields."""
         return self._from_fields(**{x.name: getattr(self, x.name) for x in fields(Problem)} | changes)
+
+    def check_exact_kernels(self, reason: str) -> None:
+        """Raise an error where the kernels were estimated from samples, for which REASON holds no more."""
+        if self.sampling is not None:
+            raise OptionError(f"{reason}; the kernels of this problem were estimated from samples")
 
     @property
     def space(self) -> Space:
@@ -124,12 +129,12 @@ class Problem(ReprMixin):
         """The name of an entry of the parameter; "weight 3" where it has none."""
         return names.name_of(self.layout, "weights", index)
 
-    def state_number(self, state: int | str) -> int:
-        """The number of a state, given by its name or its number."""
+    def state_number(self, state: names.StateLike) -> int:
+        """The number of a state, given by its name or number, or on a grid by its cell, (column, row)."""
         return names.number_of(self.layout, "states", state, self.num_states)
 
     def states_named(self, name: str) -> Int[np.ndarray, " n"]:
-        """The states of a label, or the one that has this name."""
+        """The states of a label or a cell, or the one that has this name."""
         return names.states_named(self.layout, name, self.num_states)
 
     @property
@@ -184,6 +189,7 @@ class Problem(ReprMixin):
     def with_start(self, start: Any = None, horizon: Any = None, *, is_paid_after: bool = False) -> Self:
         """The same system with another start (a state or a distribution) or horizon; None leaves it unchanged.
 
+        start: a state by number or name, or on a grid a cell (column, row), or a distribution [S].
         is_paid_after: the last step only pays for the state that the others lead to.
 
         >>> import horizonfree as hf
@@ -191,7 +197,8 @@ class Problem(ReprMixin):
         >>> problem.with_start(2, horizon=4).start_name()
         'state 2'
         """
-        space = with_start(self.space, start, horizon, is_paid_after=is_paid_after)
+        first = names.start_of(self.layout, start, self.num_states)
+        space = with_start(self.space, first, horizon, is_paid_after=is_paid_after)
         model: Any = self.model
         return self._replace(model=replace(model, space=space), recipe=None)
 

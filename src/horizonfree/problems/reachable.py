@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Int
 
 from horizonfree._validation import check_integers, check_real
-from horizonfree.errors import ModelError, OptionError, ShapeError
+from horizonfree.errors import ModelError, ShapeError
 from horizonfree.mdp import names
 from horizonfree.mdp.names import ALL_STATES, STATE_IDS
 from horizonfree.mdp.rewards import Reward
@@ -23,11 +23,9 @@ MIN_OUT_OF_REACH = (
 
 def reachable_part(problem: Problem) -> Problem:
     """The problem on the states that episodes can reach; itself if these are all."""
-    if problem.sampling is not None:
-        raise OptionError(
-            "these kernels were estimated from samples, and the error of an estimate may lead to states that no sample "
-            "showed; explore the whole problem"
-        )
+    problem.check_exact_kernels(
+        "explore the whole problem: an estimate may lead to states that no sample showed"
+    )
     states = visited_states(problem.space)
     if len(states) == problem.num_states:
         return problem

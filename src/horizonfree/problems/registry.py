@@ -12,8 +12,8 @@ from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
 
-from horizonfree._validation import MAX_INT, check_known, require, suggestion
-from horizonfree.errors import OptionError, UnknownNameError
+from horizonfree._validation import MAX_INT, check_known, closest, require, short_repr, suggestion
+from horizonfree.errors import OptionError, ShapeError, UnknownNameError
 from horizonfree.mdp.space import MAX_HORIZON
 from horizonfree.problems.problem import Problem
 
@@ -138,6 +138,22 @@ def make(name: str, /, **parameters: Any) -> Problem:
     values = {p.name: p.check(parameters.get(p.name, p.default)) for p in spec.parameters}
     recipe: Mapping[str, Any] = {"name": name, "parameters": values}
     return spec.build(**values)._replace(name=name, recipe=recipe)
+
+
+def refuse_text(name: str, function: str) -> None:
+    """An error for a text in place of the problem of `hf.explore`, `hf.compare` or `hf.explore_many`."""
+    env_id = name.removeprefix("gymnasium:")
+    near = closest(env_id, problems())
+    if near is not None:
+        build = f"hf.make({near!r})"
+    elif function == "explore":
+        build = f"gymnasium.make({env_id!r})"
+    else:
+        build = f"hf.make({f'gymnasium:{env_id}'!r}, horizon=100)"
+    what = "a gymnasium.Env or a Problem" if function == "explore" else "a Problem"
+    raise ShapeError(
+        f"the problem is the text {short_repr(name)}; it must be {what}: hf.{function}({build}, ...)"
+    )
 
 
 def _without_version(name: Any) -> Any:

@@ -8,7 +8,7 @@ every estimate obeys KL(P_hat_i || P_i)(s,a) <= t / N, where
 
 (the second from the Krichevsky-Trofimov e-process against P_i, whose worst case is N samples of one successor). KL is
 jointly convex, so the bound also holds for mixtures: the system is within zeta = sqrt(KL/2) + shift of the class in
-total variation, where `shift` is due to smoothing. docs/noise.md has the proof.
+total variation, where `shift` is due to smoothing. docs/further-proofs.md has the proof.
 """
 
 import math

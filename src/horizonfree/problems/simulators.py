@@ -15,16 +15,21 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._validation import (
+    calling,
     check_array,
     check_count,
     check_int,
     check_integers,
     check_number,
     check_seed,
+    check_size,
+    check_square,
     check_state,
     require,
+    require_entries,
 )
-from horizonfree.errors import KernelError, OptionError, ShapeError
+from horizonfree.errors import KernelError, ShapeError
+from horizonfree.mdp.names import start_of, with_names
 from horizonfree.mdp.space import start_distribution
 from horizonfree.models.mixture.valid import extent
 from horizonfree.problems.classes import Mixture
@@ -100,6 +105,7 @@ def from_simulators(
     if start is None:
         start = start_of_envs(sources, encode) if is_env(sources[0]) else 0
     S, A = outcomes.shape[1:3]
+    start = start_of(with_names(layout, states), start, S)
     initial = start_distribution(start, S)
     allowed = _allowed(successors, outcomes)
     ended = _ended(outcomes, initial > 0)
@@ -146,10 +152,8 @@ class _Sampler(NamedTuple):
         if callable(simulator):
             return _without_ends(self._function_counts(simulator, name, rng))
         table = check_integers(simulator, f"simulator {name}")
-        if table.ndim != 3 or table.shape[0] != table.shape[2] or 0 in table.shape or (table < 0).any():
-            raise ShapeError(
-                f"simulator {name} is an array of shape {table.shape}; counts are whole numbers >= 0, [S, A, S]"
-            )
+        check_square(table, f"simulator {name}")
+        require_entries(table >= 0, f"simulator {name}", table, "counts are whole numbers >= 0, [S, A, S]")
         return _without_ends(table.astype(np.int64))
 
     def _function_counts(
@@ -160,20 +164,15 @@ class _Sampler(NamedTuple):
             check_int(x, key, 1, 2**31, "a whole number of at least 1, as a simulator is a function")
             for key, x in sizes.items()
         )
-        if S * A * self.samples > MAX_CALLS:
-            raise OptionError(
-                f"simulator {name} would be called {S * A * self.samples:,} times; more than {MAX_CALLS:,} take too "
-                "long: sample it yourself, and give counts [S, A, S]"
-            )
+        calls = S * A * self.samples
+        what = f"simulator {name} would be called {calls:,} times"
+        check_size(calls, MAX_CALLS, what, "sample it yourself, and give counts [S, A, S]")
         counts = np.zeros((S, A, S), np.int64)
         for s, a in np.ndindex(S, A):
             where = f"simulator {name} at (s={s}, a={a})"
-            for _ in range(self.samples):
-                try:
-                    to = simulator(s, a, rng)
-                except Exception as error:  # of the user's function
-                    raise OptionError(f"{where} fails: {type(error).__name__}: {error}") from error
-                counts[s, a, check_state(to, where, S)] += 1
+            with calling(where):
+                for _ in range(self.samples):
+                    counts[s, a, check_state(simulator(s, a, rng), where, S)] += 1
         return counts
 
 
@@ -186,11 +185,9 @@ def _names_and_simulators(simulators: Any) -> tuple[list[str], list[Any]]:
     is_several = is_several and not isinstance(simulators, str) and not is_env(simulators)
     require(is_several, "simulators", simulators, "a list of them, or a dictionary by name", ShapeError)
     values = list(simulators.values() if isinstance(simulators, Mapping) else simulators)
-    if not values:
-        raise ShapeError("simulators is empty; give at least one")
+    require(values, "simulators", simulators, "a list of at least one", ShapeError)
     names = [str(key) for key in (simulators if isinstance(simulators, Mapping) else range(len(values)))]
-    if len(set(names)) < len(names):
-        raise ShapeError(f"the names of the simulators are {', '.join(names)}; they must be different")
+    require(len(set(names)) == len(names), "names of the simulators", names, "different", ShapeError)
     if any(is_env(x) != is_env(values[0]) for x in values):
         raise ShapeError("some simulators are environments and some are not; give one kind")
     return names, values

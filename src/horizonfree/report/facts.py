@@ -13,7 +13,7 @@ from horizonfree.errors import HorizonfreeError
 from horizonfree.explorers.registry import label
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.guarantees.e_processes import Check
-from horizonfree.mdp import rewards
+from horizonfree.mdp import names, rewards
 from horizonfree.mdp.events import reach
 from horizonfree.mdp.rewards import goal
 from horizonfree.mdp.space import occupied_states
@@ -385,11 +385,8 @@ def is_wide(problem: Problem) -> bool:
 
 def state_text(problem: Problem, state: int) -> str:
     """A state as text: its name, or its cell on a grid."""
-    cells, is_named = problem.layout.get("cells"), problem.layout.get("states") is not None
-    if is_named or cells is None or not np.asarray(cells)[:, 1].any():
-        return problem.state_name(state)
-    column, row = cells[state]
-    return f"column {column + 1}, row {row + 1}"
+    text = names.state_text(problem.layout, state)
+    return f"cell {text}" if text.startswith("(") and "states" not in problem.layout else text
 
 
 def goals_certificate(run: Run, delta: float = 0.05) -> Certificate:

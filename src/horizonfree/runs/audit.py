@@ -15,7 +15,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from horizonfree._repr import ReprMixin, ReprTable
-from horizonfree.errors import HorizonfreeError, ShapeError
+from horizonfree._validation import check_instance
+from horizonfree.errors import HorizonfreeError
 from horizonfree.guarantees.certificate import confidence_of, interval, round_down
 from horizonfree.guarantees.e_processes import Check
 from horizonfree.mdp.names import name_of
@@ -227,8 +228,7 @@ def audit(
     >>> result.comparison.low <= result.comparison.high
     True
     """
-    if not isinstance(run, Run):
-        raise ShapeError(f"the run is a {type(run).__name__}; it must be a Run, such as from_log returns")
+    check_instance(run, Run, "the run", ", such as from_log returns")
     is_logged = incumbent is None
     other = logging_policy(run) if is_logged else incumbent
     new, old = (run.evaluate(reward, x, scale=scale, delta=delta) for x in (policy, other))

@@ -9,7 +9,6 @@ A digest is the SHA-256 of the arrays that a certificate is computed from: of th
 """
 
 import base64
-import binascii
 import hashlib
 import math
 import zlib
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from horizonfree import __version__
+from horizonfree._validation import reading
 from horizonfree.errors import OptionError, RunError
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.mdp.events import Event
@@ -47,7 +47,7 @@ KEYS = {
     "data": dict,
     "versions": dict,
 }
-MOST_BYTES = 2**26  # of a file
+MAX_BYTES = 2**26  # of a file
 KINDS = ("every reward", "rewards", "policy", "event")
 
 
@@ -176,7 +176,7 @@ def packed(x: np.ndarray) -> dict[str, Any]:
 
 def unpacked(value: Any, shapes: list[tuple[int, ...]], kinds: str) -> np.ndarray:
     """The array, of one of these shapes and kinds of numbers; nothing larger is unpacked."""
-    try:
+    with reading("an array of the question", "readable", KeyError, TypeError, ValueError, zlib.error):
         shape, dtype = tuple(value["shape"]), np.dtype(value["dtype"])
         if shape not in shapes or dtype.kind not in kinds:
             raise OptionError(
@@ -187,18 +187,14 @@ def unpacked(value: Any, shapes: list[tuple[int, ...]], kinds: str) -> np.ndarra
         if len(content) != size:
             raise OptionError("an array of the question has another size than it says")
         return np.frombuffer(content, dtype).reshape(shape)
-    except (KeyError, TypeError, ValueError, zlib.error, binascii.Error) as error:
-        if isinstance(error, OptionError):
-            raise
-        raise OptionError(f"an array of the question is damaged: {error}") from None
 
 
 def read(path: Any) -> dict[str, Any]:
     """The content of a certificate file, checked against the schema."""
     file = Path(files.resolve_path(path))
     with files.os_errors(file):
-        if file.stat().st_size > MOST_BYTES:
-            raise RunError(f"{file} has more than {MOST_BYTES:,} bytes; it is no certificate")
+        if file.stat().st_size > MAX_BYTES:
+            raise RunError(f"{file} has more than {MAX_BYTES:,} bytes; it is no certificate")
     content, _ = files.read_json(file)
     if content.get("format") != FORMAT:
         raise RunError(f"{file} is no certificate of this format: {content.get('format')!r}")

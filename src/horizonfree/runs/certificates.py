@@ -63,10 +63,8 @@ class ConfidenceCache:
 
     def robust(self, model: Model, evidence: Evidence, delta: float, about: Misspecification) -> Confidence:
         """At confidence 1 - delta for these radii, which may all be 0; delta is split in the same way for all."""
-        if delta < MIN_DELTA:
-            raise OptionError(
-                f"delta is {delta}; with a misspecification it is split, and must be at least {MIN_DELTA:g}"
-            )
+        meaning = f"at least {MIN_DELTA:g}, since it is split with a misspecification"
+        require(delta >= MIN_DELTA, "delta", delta, meaning)
         key = delta, *_key(model, about)
         if key not in self._robust_sets:
             if delta not in self._robust_functions:  # only the last one is kept: it is large
@@ -247,11 +245,10 @@ def compute_robustness(
             "robustness is for states that are given; here the errors of cells are part of every certificate: use "
             "certificate(misspecification=...), which adds to them"
         )
-    if problem.sampling is not None:
-        raise OptionError(
-            "robustness is for kernels that are given; these are estimates from samples, and their error is part of "
-            "every certificate: use certificate(misspecification=...), which adds to it"
-        )
+    problem.check_exact_kernels(
+        "robustness is for kernels that are given; with samples their error is part of every certificate: use "
+        "certificate(misspecification=...), which adds to it"
+    )
     if about is None:
         raise OptionError("shape has no entry above 0; it is the ratio of the radii")
     radii = about.radii(*problem.space.sizes[1:])

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int
 
-from horizonfree._validation import check_known, require
+from horizonfree._validation import check_known, check_size, require, require_array
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.guarantees.e_processes import Alternative, Check, dirichlet, mean_of
@@ -50,10 +50,7 @@ def check_model_class(
     if int(evidence.impossible):
         return Check((Alternative("a transition that is impossible in the class", np.inf),), delta, episodes)
     if by is not None:
-        if problem.sampling is not None:
-            raise OptionError(
-                "by= compares groups in a model class that is assumed to be correct; these kernels are estimates"
-            )
+        problem.check_exact_kernels("by= compares groups in a model class that is assumed to be correct")
         if log is None:
             raise OptionError(f"by= {NO_LOG}; make the run with from_episodes or from_log and check that")
         name, log_q_groups = _groups(model, log, by)
@@ -62,9 +59,7 @@ def check_model_class(
     names, is_auto = _parse(alternatives, model)
     if problem.sampling is not None:
         if not is_auto:
-            raise OptionError(
-                "alternatives test kernels that are assumed to be correct; these are estimates from samples"
-            )
+            problem.check_exact_kernels("alternatives test kernels that are assumed to be correct")
         return Check((), delta, episodes)
     results: list[Alternative] = []
     max_log = alternatives_of(model).max_log_likelihood(evidence, confidence) if names else 0.0
@@ -190,11 +185,8 @@ def _groups(model: Model, log: Trajectory, by: Any) -> tuple[str, float]:
     """Groups of episodes, each with a parameter of its own."""
     K = len(np.asarray(log.s))
     labels = np.asarray(by)
-    if labels.shape != (K,) or labels.dtype.hasobject:
-        raise ShapeError(
-            f"by has shape {labels.shape} and type {labels.dtype}; it must be ({K},), a number or a text for each "
-            "episode"
-        )
+    is_label = labels.shape == (K,) and not labels.dtype.hasobject
+    require_array(is_label, "by", labels, f"({K},), a number or a text for each episode")
     _, group = np.unique(labels, return_inverse=True)
     log_q = _log_q_of_parts(model, log, np.broadcast_to(group[:, None], log.a.shape))
     return f"{group.max() + 1} groups", log_q
@@ -206,11 +198,8 @@ def _log_q_of_parts(
     """log Q of a partition of the log, with a parameter for each part."""
     shape = model.space.succ.shape
     C = int(part.max()) + 1
-    if C * int(np.prod(shape)) > MAX_COUNTS:
-        raise OptionError(
-            f"{C:,} parts of {shape[0]:,} states, {shape[1]:,} actions and {shape[2]:,} successors are too many to "
-            "count; give fewer groups"
-        )
+    what = f"{C:,} parts of {shape[0]:,} states, {shape[1]:,} actions and {shape[2]:,} successors"
+    check_size(C * int(np.prod(shape)), MAX_COUNTS, f"{what} have too many counts", "give fewer groups")
     s, a, j = (np.asarray(x) for x in (log.s[:, :-1], log.a, log.j))
     is_observed = j >= 0
     where = np.ravel_multi_index((s[is_observed], a[is_observed], j[is_observed]), shape)

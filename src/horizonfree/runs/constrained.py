@@ -1,4 +1,4 @@
-"""Plans within constraints: the best policy whose costs are within bounds, with proofs (docs/constrained.md).
+"""Plans within constraints: the best policy whose costs are within bounds, with proofs (docs/further-proofs.md).
 
 Everything follows from bounds on single policies and rewards, on the event of the confidence set: for every reward and
 policy an interval [low, high] of V^pi, and gap >= V* - V^pi. No other property of a model class is used.
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._validation import check_number, require, short_repr
+from horizonfree._validation import check_number, require
 from horizonfree.errors import OptionError, RewardError
 from horizonfree.guarantees.certificate import (
     about,
@@ -123,10 +123,8 @@ def check_constraints(problem: Problem, reward: Any, constraints: Any, model: st
         "a list such as [hf.at_most(cost, 0.01)]",
     )
     for i, constraint in enumerate(constraints):
-        if not isinstance(constraint, Constraint):
-            raise OptionError(
-                f"constraints[{i}] is {short_repr(constraint)}; make it with hf.at_most or hf.at_least"
-            )
+        is_one = isinstance(constraint, Constraint)
+        require(is_one, f"constraints[{i}]", constraint, "made with hf.at_most or hf.at_least")
     for name, x in [
         ("reward", reward),
         *((f"constraints[{i}]", c.reward) for i, c in enumerate(constraints)),
@@ -136,11 +134,10 @@ def check_constraints(problem: Problem, reward: Any, constraints: Any, model: st
                 f"{name} is estimated from recorded rewards, which a plan within constraints does not take; "
                 "give a table"
             )
-    if problem.sampling is not None:
-        raise OptionError(
-            "constraints= needs policies that draw actions at random, for which nothing is proved where kernels are "
-            "estimates from samples; give the kernels, or plan without constraints="
-        )
+    problem.check_exact_kernels(
+        "constraints= needs policies that draw actions at random, for which nothing is proved with samples; give the "
+        "kernels, or plan without constraints="
+    )
     if model != "likelihood":
         raise OptionError("constraints= plans in the maximum-likelihood estimate; leave model= out")
 
@@ -333,7 +330,7 @@ class Question:
         return any(self._is_out_of_reach(w) for w in tried)
 
     def _is_out_of_reach(self, weights: Float[np.ndarray, " m"]) -> bool:
-        """V*(-w.c) + w.b < 0 for every parameter: (2) of docs/constrained.md."""
+        """V*(-w.c) + w.b < 0 for every parameter: (2) of docs/further-proofs.md."""
         paid = rescale(self.space, -np.tensordot(weights, self.signed, 1))
         _, bounds = certify.planned(self.model, self.confidence, paid.table)
         bounds, certificate = certify.certified(self.model, self.confidence, bounds)

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from horizonfree._validation import check_floats, check_probability
-from horizonfree.errors import HorizonfreeError, ModelError, OptionError
+from horizonfree.errors import HorizonfreeError, OptionError
 from horizonfree.mdp.events import Lift
 from horizonfree.mdp.rewards import Reward
 from horizonfree.models.posterior import Posterior, posterior
@@ -19,7 +19,7 @@ from horizonfree.models.posterior import Posterior, posterior
 TIED = 1e-12  # a difference of two values that is rounding
 LEVEL = 0.95
 AFFORDABLE = 2e9  # transitions of dynamic programmes in a few seconds
-MOST_WEIGHTS = 16  # that are sampled in a few seconds
+MAX_WEIGHTS = 16  # that are sampled in a few seconds
 
 
 class Likely(NamedTuple):
@@ -116,9 +116,9 @@ def likely(credible: Credible, draws: int = 1000, *, work: float = AFFORDABLE) -
             refusal=f"{draws:,} draws take {cost:.1g} steps of dynamic programmes on a problem of this size; "
             f"about {most:,} draws would be fast"
         )
-    if credible.run.has_parameter and credible.run.evidence.theta.shape[-1] > MOST_WEIGHTS:
+    if credible.run.has_parameter and credible.run.evidence.theta.shape[-1] > MAX_WEIGHTS:
         return Likely(
-            refusal=f"more than {MOST_WEIGHTS} weights take long to sample; ask run.posterior() in Python"
+            refusal=f"more than {MAX_WEIGHTS} weights take long to sample; ask run.posterior() in Python"
         )
     try:
         mine = credible.under(credible.run.posterior(draws) if not credible.refusal else None)
@@ -138,21 +138,16 @@ def posterior_of(run: Any, draws: int, prior: Any, seed: int) -> Posterior:
     is_named = prior is None or isinstance(prior, str)
     key = draws, seed, prior if is_named else check_floats(prior, "prior").tobytes()
     if key not in run._posterior:
-        if run.problem.sampling is not None:
-            raise OptionError(
-                "kernels of this problem are estimates from samples, whose error a posterior of the weights would "
-                "ignore; only proved bounds are available"
-            )
+        run.problem.check_exact_kernels(
+            "a posterior ignores the error of samples; only proved bounds are available"
+        )
         if run.problem.radii is not None:
             raise OptionError(
                 "a posterior assumes that the model class is correct, and here cells have errors; only proved "
                 "bounds are available"
             )
         confidence = run.confidence()
-        if confidence.is_refuted:
-            raise ModelError(
-                f"the data refute the model class, so there is no posterior in it: {confidence.refutation()}"
-            )
+        confidence.check_not_refuted()
         result = posterior(run.problem.model, run.evidence, draws=draws, prior=prior, seed=seed)
         run._posterior.clear()
         run._posterior[key] = result

@@ -15,14 +15,13 @@ from horizonfree._jit import jit
 from horizonfree._validation import (
     check_bool,
     check_count,
+    check_instance,
     check_number,
     check_seed,
-    closest,
     require,
-    short_repr,
 )
 from horizonfree._x64 import to_device, to_numpy, x64
-from horizonfree.errors import OptionError, PartWarning, ShapeError, UnknownNameError
+from horizonfree.errors import OptionError, PartWarning, UnknownNameError
 from horizonfree.explorers.base import Explorer, ExplorerPlan, PlugIn
 from horizonfree.explorers.loop import Progress, init_progress
 from horizonfree.explorers.python import PythonExplorer, own_state, python_progress, read_only
@@ -44,7 +43,7 @@ from horizonfree.problems import problem_of_model
 from horizonfree.problems.gymnasium.as_table import unknown_table, with_cells
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.reachable import num_out_of_reach
-from horizonfree.problems.registry import problems
+from horizonfree.problems.registry import refuse_text
 from horizonfree.runs.loop import (
     SAVE_SECONDS,
     Callback,
@@ -237,19 +236,10 @@ def check_keywords(options: dict[str, Any], explorer: Any) -> None:
             raise UnknownNameError(f"explore has no option {name!r}; write {FOREIGN_KEYWORDS[name]}")
 
 
-def _refuse_name(name: str) -> None:
-    """An error for a text in place of a problem."""
-    near = closest(name, problems())
-    build = f"gymnasium.make({name.removeprefix('gymnasium:')!r})" if near is None else f"hf.make({near!r})"
-    raise ShapeError(
-        f"the problem is the text {short_repr(name)}; it must be a gymnasium.Env or a Problem: hf.explore({build}, ...)"
-    )
-
-
 def _problem_to_learn(problem: Any, known: Any, encode: Any, about: dict[str, Any]) -> Problem:
     """The problem itself, the one that an environment belongs to, or a tabular MDP."""
     if isinstance(problem, str):
-        _refuse_name(problem)
+        refuse_text(problem, "explore")
     given = [f"{name}=" for name, x in about.items() if x is not None]
     if given and (isinstance(problem, Problem) or known is not None):
         verb = "is" if len(given) == 1 else "are"
@@ -262,11 +252,7 @@ def _problem_to_learn(problem: Any, known: Any, encode: Any, about: dict[str, An
         return unknown_table(problem, encode=encode, **about)
     if isinstance(known, Model):
         return problem_of_model(known)
-    if not isinstance(known, Problem):
-        raise OptionError(
-            f"known is a {type(known).__name__}; it must be a Problem, such as Mixture.from_kernels returns"
-        )
-    return known
+    return check_instance(known, Problem, "known", ", such as Mixture.from_kernels returns")
 
 
 def _suggest_reachable_part(problem: Problem) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from horizonfree._validation import did_you_mean, require, short_repr
+from horizonfree._validation import check_choice, require
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import confidence_of
 from horizonfree.mdp import names
@@ -20,17 +20,14 @@ from horizonfree.mdp.policies import is_allowed
 from horizonfree.problems.verification.explicit import ExplicitModel, checked, values_of_policy
 
 WHAT = ("interval", "estimate")
-MOST_GOALS = 8  # sets of states for which widths are compared
+MAX_GOALS = 8  # sets of states for which widths are compared
 
 
 def explicit_model(
     run: Any, what: str = "interval", *, delta: float = 0.05, floor: float = 0.0
 ) -> ExplicitModel:
     """The model of a run, with the names, labels and rewards of its problem."""
-    if not isinstance(what, str) or what not in WHAT:
-        raise OptionError(
-            f"what is {short_repr(what)}; it must be 'interval' or 'estimate'{did_you_mean(what, WHAT)}"
-        )
+    check_choice(what, "what", WHAT)
     require(
         not isinstance(floor, bool) and isinstance(floor, (int, float)) and 0 <= floor <= 1e-3,
         "floor",
@@ -38,8 +35,7 @@ def explicit_model(
         "0 to 0.001",
     )
     confidence, space = run.confidence(delta), run.problem.space
-    if confidence.is_refuted:
-        raise OptionError("the data refute the model class, so there is no confidence set to write")
+    confidence.check_not_refuted()
     if what == "estimate":
         low = np.asarray(confidence.kernel.prob)
         result = _written(run, np.asarray(confidence.kernel.succ), low, low)
@@ -113,9 +109,9 @@ def _written(run: Any, succ: np.ndarray, low: np.ndarray, high: np.ndarray) -> E
 def _widths(run: Any, model: ExplicitModel, delta: float) -> list[str]:
     """The widths of values of plans under the confidence set and under the interval MDP."""
     space, labels = run.problem.space, run.problem.labels
-    sets: dict[str, Any] = dict(list(labels.items())[:MOST_GOALS])
+    sets: dict[str, Any] = dict(list(labels.items())[:MAX_GOALS])
     if not sets:
-        visited = np.flatnonzero(np.asarray(space.reachable))[-MOST_GOALS:]
+        visited = np.flatnonzero(np.asarray(space.reachable))[-MAX_GOALS:]
         sets = {run.problem.state_name(int(s)): [int(s)] for s in visited}
     if space.horizon < 2:
         return []

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._validation import (
     check_choice,
     check_count,
+    check_instance,
     check_real,
     require,
     short_repr,
@@ -23,6 +24,7 @@ from horizonfree._validation import (
 )
 from horizonfree.errors import OptionError, ShapeError, UnknownNameError
 from horizonfree.guarantees.certificate import Certificate
+from horizonfree.mdp.names import CELLS, state_text
 from horizonfree.problems.classes import UNKNOWN, Tabular
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.log_rows import Rows, find_start, find_state, read_rows, roles_of
@@ -67,7 +69,7 @@ def from_log(
         terminated    optional, true or false: the system ended the episode in next_state. Without it no episode was
                       ended: what stops early was not observed further. `truncated` is not an ending.
 
-    problem: the model class that the log belongs to; without it, an unknown table with the states and actions of the
+    problem: the model class that the log belongs to; without it, a tabular MDP with the states and actions of the
         log. Names are kept in the run: plans, policies, files and messages use them. Whole numbers 0, 1, .., all of
         which occur, are states without names; any others become names.
     columns: names of columns, {"state": "status", "episode": "machine"}. Several columns make one state with a list,
@@ -94,8 +96,8 @@ def from_log(
     >>> run.episodes, run.plan(hf.goal(run.problem, "low")).policy.shape
     (2, (2, 2))
     """
-    if not isinstance(problem, Problem | None):
-        raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Problem")
+    if problem is not None:
+        check_instance(problem, Problem, "the problem")
     check_choice(missing, "missing", TREATMENTS)
     rows = read_rows(source, roles_of(columns), bins)
     declared = {
@@ -171,7 +173,7 @@ def certify(
             )
         run = from_episodes(problem, episodes, ended=ended, budget=budget)
     elif episodes is not None or ended is not None:
-        raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Problem")
+        check_instance(problem, Problem, "the problem")
     else:
         run = from_log(problem, budget=budget, **log)
     return run.certificate(delta, misspecification=misspecification, alternatives=alternatives)
@@ -394,6 +396,8 @@ def _in_problem(rows: Rows, problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """The number that each label of states and actions has in a problem."""
     names = problem.layout.get("states") or ()
     ids = dict(zip(map(str, names), problem.state_ids.tolist()))
+    if names == () and problem.layout.get(CELLS) is not None:
+        ids = {state_text(problem.layout, i): int(s) for i, s in enumerate(problem.state_ids)}
     state = _numbers_of(rows, "state", ids, problem.layout.get("num_all_states", problem.num_states))
     actions = {str(x): i for i, x in enumerate(problem.layout.get("actions") or ())}
     return state, _numbers_of(rows, "action", actions, problem.num_actions)
@@ -423,7 +427,7 @@ def _numbers_of(rows: Rows, role: str, names: Mapping[str, int], size: int) -> I
 
 
 def _table(rows: Rows, missing: str, declared: Mapping[str, Any], terminal: Any) -> tuple[Problem, _Log]:
-    """The unknown table of a log, and its episodes."""
+    """The tabular MDP of a log, and its episodes."""
     S, states, state, open_states = _sizes(rows, "state", declared)
     A, actions, action, open_actions = _sizes(rows, "action", declared)
     log = _arrange(rows, state, action, missing)

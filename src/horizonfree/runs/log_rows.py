@@ -48,25 +48,23 @@ def roles_of(columns: Any) -> dict[str, list[str] | None]:
     settings = {} if columns is None else columns
     if not isinstance(settings, Mapping) or not set(settings) <= set(ROLES):
         odd = sorted(set(settings) - set(ROLES), key=str)[0] if isinstance(settings, Mapping) else settings
-        raise OptionError(
-            f"columns is {short_repr(columns)}; it must be a dictionary from some of {', '.join(ROLES)} to names of "
-            f"columns{did_you_mean(odd, ROLES)}"
+        meaning = (
+            f"a dictionary from some of {', '.join(ROLES)} to names of columns{did_you_mean(odd, ROLES)}"
         )
+        require(False, "columns", columns, meaning)
     roles: dict[str, list[str] | None] = {}
     for role, names in settings.items():
         listed_names = [names] if isinstance(names, str) else names
         if names is None and role == "step":
             roles[role] = None
-        elif (
+            continue
+        is_list = (
             isinstance(listed_names, (list, tuple))
-            and listed_names
+            and len(listed_names) > 0
             and all(isinstance(x, str) for x in listed_names)
-        ):
-            roles[role] = list(listed_names)
-        else:
-            raise OptionError(
-                f"columns[{role!r}] is {short_repr(names)}; it must be the name of a column, or a list of names"
-            )
+        )
+        require(is_list, f"columns[{role!r}]", names, "the name of a column, or a list of names")
+        roles[role] = list(listed_names)
     return roles
 
 
@@ -276,21 +274,14 @@ class Bins:
         given = self.bins[name]
         if np.iterable(given):
             edges = check_floats(given, f"bins[{name!r}]")
-            if (
-                edges.ndim != 1
-                or not edges.size
-                or not (np.isfinite(edges).all() and (np.diff(edges) > 0).all())
-            ):
-                raise OptionError(
-                    f"bins[{name!r}] is {short_repr(given)}; inner edges must be finite and increasing"
-                )
+            is_increasing = (
+                edges.ndim == 1 and edges.size and np.isfinite(edges).all() and (np.diff(edges) > 0).all()
+            )
+            require(is_increasing, f"bins[{name!r}]", given, "inner edges, finite and increasing")
             return edges
         n = check_count(given, f"bins[{name!r}]")
         known = x[self._training & ~np.isnan(x)]
-        if n < 2 or not known.size:
-            raise OptionError(
-                f"bins[{name!r}] is {n}; it must be 2 or more, with entries in the first episodes"
-            )
+        require(n >= 2 and known.size, f"bins[{name!r}]", n, "2 or more, with entries in the first episodes")
         inner = np.quantile(known, np.arange(1, n) / n)
         return np.unique([float(f"{e:.3g}") for e in inner])
 
@@ -300,6 +291,8 @@ def find_state(thing: Any, names: Sequence[str] | None, size: int, what: str) ->
     text = thing if isinstance(thing, str) else short_repr(getattr(thing, "tolist", lambda: thing)())
     if names is not None and text in names:
         return list(names).index(text)
+    if names is None:
+        text = text.removeprefix("state ")
     is_number = text.isascii() and text.isdigit() and len(text) <= len(str(size))
     number = int(text) if is_number else -1
     if names is not None or not 0 <= number < size:
@@ -312,8 +305,7 @@ def find_start(start: Any, names: Sequence[str] | None, S: int, first: Int[np.nd
     """A state, a distribution over states or "unknown", by name or by number."""
     if isinstance(start, Mapping):
         result, shares = np.zeros(S), check_floats(list(start.values()), "start")
-        if shares.ndim != 1:
-            raise ShapeError(f"start is {short_repr(start)}; it must have one probability for each state")
+        require(shares.ndim == 1, "start", start, "one probability for each state", ShapeError)
         for name, p in zip(start, shares):
             result[find_state(name, names, S, "start")] += p
         return result

@@ -13,13 +13,13 @@ from datetime import UTC, date, datetime
 from importlib import import_module
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._extras import needs_extra
-from horizonfree._validation import did_you_mean, short_repr, shorten
+from horizonfree._validation import did_you_mean, reading, require_array, short_repr, shorten
 from horizonfree.errors import OptionError, ShapeError, UnknownNameError
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "NaT", "NULL", "null", "<NA>")  # text that stands for no entry
@@ -129,14 +129,15 @@ def _pyarrow(module: str, what: str) -> Any:
 
 def _read_csv(path: Path) -> dict[str, list[str]]:
     """The columns of a file with a header; cells are separated by commas, semicolons or tabs."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            first = file.readline()
-            separator = max(",;\t", key=first.count)
-            head = [x.strip() for x in next(csv.reader([first], delimiter=separator), [])]
-            rows = [row for row in csv.reader(file, delimiter=separator) if any(map(str.strip, row))]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ShapeError(f"{path} is not a table: {error}") from None
+    errors = UnicodeDecodeError, csv.Error
+    with (
+        reading(path, "a table", *errors, error=ShapeError),
+        path.open(newline="", encoding="utf-8-sig") as file,
+    ):
+        first = file.readline()
+        separator = max(",;\t", key=first.count)
+        head = [x.strip() for x in next(csv.reader([first], delimiter=separator), [])]
+        rows = [row for row in csv.reader(file, delimiter=separator) if any(map(str.strip, row))]
     odd = next((i for i, row in enumerate(rows) if len(row) != len(head)), None)
     if odd is not None:
         raise ShapeError(
@@ -153,10 +154,8 @@ def _read_csv(path: Path) -> dict[str, list[str]]:
 
 def _read_parquet(path: Path) -> dict[str, Any]:
     parquet = _pyarrow("pyarrow.parquet", str(path))
-    try:
+    with reading(path, "a Parquet file", Exception, error=ShapeError):
         table = parquet.read_table(path)
-    except Exception as error:  # each kind of damage has its own
-        raise ShapeError(f"{path} is no Parquet file: {error}") from None
     names = getattr(table, "column_names", None) or list(table)
     return {name: table[name] for name in names}
 
@@ -170,10 +169,8 @@ def as_array(column: Any, name: str) -> np.ndarray:
     array = np.asarray(column)
     if array.dtype.kind == "T":
         array = array.astype(object)
-    if array.ndim != 1:
-        raise ShapeError(f"column {name} has shape {array.shape}; it must have one entry for each row")
-    if array.dtype.kind not in "biufOUM":
-        raise ShapeError(f"column {name} has type {array.dtype}; it must hold numbers, text or dates")
+    is_column = array.ndim == 1 and array.dtype.kind in "biufOUM"
+    require_array(is_column, f"column {name}", array, "numbers, text or dates, one entry for each row")
     return array
 
 
@@ -201,6 +198,10 @@ def _is_missing(x: Any) -> bool:
     return x != x if isinstance(x, (float, np.floating)) else isinstance(x, str) and x.strip() in MISSING
 
 
+def _refuse_cell(name: str, row: int, x: Any, why: str) -> NoReturn:
+    raise ShapeError(f"column {name}, row {row + 1}: {short_repr(x)} is {why}") from None
+
+
 def labels_of(array: np.ndarray, name: str, categories: list[Any] | None = None) -> Labels:
     """A column of whole numbers or text as labels, in ascending order; categories: declared labels, in their order."""
     is_missing = missing_in(array)
@@ -208,10 +209,8 @@ def labels_of(array: np.ndarray, name: str, categories: list[Any] | None = None)
     present = array[~is_missing]
     if present.dtype.kind == "f" and (present != np.floor(present)).any():
         odd = int(np.flatnonzero(~is_missing)[np.flatnonzero(present != np.floor(present))[0]])
-        raise ShapeError(
-            f"column {name}, row {odd + 1}: {array[odd]} is not a whole number; bins={{{name!r}: 5}} makes five states "
-            "of such a column, or round it first"
-        )
+        fix = f"bins={{{name!r}: 5}} makes five states of such a column, or round it first"
+        _refuse_cell(name, odd, float(array[odd]), f"not a whole number; {fix}")
     if present.dtype.kind == "f":
         present = present.astype(np.int64)
     if present.dtype.kind in "OM":
@@ -257,14 +256,12 @@ def reals_of(array: np.ndarray, name: str) -> Float[np.ndarray, " N"]:
         try:
             found[row] = float(array[row])
         except (ValueError, TypeError):
-            raise ShapeError(
-                f"column {name}, row {row + 1}: {short_repr(array[row])} is not a number"
-            ) from None
+            _refuse_cell(name, int(row), array[row], "not a number")
     if array.dtype.kind not in "OU":
         found[~is_missing] = array[~is_missing]
     odd = np.flatnonzero(np.isinf(found))
     if odd.size:
-        raise ShapeError(f"column {name}, row {odd[0] + 1}: {found[odd[0]]} is not finite")
+        _refuse_cell(name, int(odd[0]), float(found[odd[0]]), "not finite")
     return found
 
 
@@ -274,9 +271,7 @@ def flags_of(array: np.ndarray, name: str) -> Bool[np.ndarray, " N"]:
     texts = ["0" if no else str(x).strip().lower() for no, x in zip(is_missing, array)]
     odd = next((row for row, x in enumerate(texts) if x not in FLAGS), None)
     if odd is not None:
-        raise ShapeError(
-            f"column {name}, row {odd + 1}: {short_repr(texts[odd])} is none of 0, 1, false, true"
-        )
+        _refuse_cell(name, odd, texts[odd], "none of 0, 1, false, true")
     return np.array([FLAGS[x] for x in texts], bool)
 
 
@@ -337,10 +332,8 @@ def _seconds(x: Any, name: str, row: Any) -> float:
             moment = datetime(moment.year, moment.month, moment.day)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, TypeError, OverflowError):
-        raise ShapeError(
-            f"column {name}, row {row + 1}: {short_repr(x)} is neither a whole number nor a date; write dates as "
-            "2024-12-31 or 2024-12-31 18:30"
-        ) from None
+        form = "write dates as 2024-12-31 or 2024-12-31 18:30"
+        _refuse_cell(name, row, x, f"neither a whole number nor a date; {form}")
 
 
 def _duration(seconds: float) -> str:

@@ -11,7 +11,15 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._jit import jit
-from horizonfree._validation import check_count, check_integers, check_real, require
+from horizonfree._validation import (
+    check_count,
+    check_instance,
+    check_integers,
+    check_real,
+    require,
+    require_entries,
+    require_shape,
+)
 from horizonfree._x64 import to_device, to_numpy, x64
 from horizonfree.errors import LogWarning, ModelError, OptionError, ShapeError
 from horizonfree.guarantees.e_processes import ladder
@@ -155,8 +163,7 @@ def from_episodes(problem: Problem, episodes: Any, *, ended: Any = None, budget:
     >>> hf.from_episodes(problem, (states, actions)).episodes
     100
     """
-    if not isinstance(problem, Problem):
-        raise ShapeError(f"the problem is a {type(problem).__name__}; it must be a Problem")
+    check_instance(problem, Problem, "the problem")
     rows = _rows(problem.space, episodes)
     is_exact = (
         isinstance(episodes, Trajectory) and ended is None
@@ -236,9 +243,8 @@ def _filled(x: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
         table = check_integers(x, name)
         return table, np.full(len(table) if table.ndim else 0, table.shape[-1] if table.ndim else 0)
     rows = [check_integers(row, f"{name}[{k}]") for k, row in enumerate(x)]
-    odd = next((k for k, row in enumerate(rows) if row.ndim != 1), None)
-    if odd is not None:
-        raise ShapeError(f"{name}[{odd}] has shape {rows[odd].shape}; it must be the {name} of one episode")
+    for k, row in enumerate(rows):
+        require_shape(row.ndim == 1, f"{name}[{k}]", row.shape, f"the {name} of one episode")
     lengths = np.array([len(row) for row in rows])
     table = np.zeros((len(rows), lengths.max()), np.int64)
     for k, row in enumerate(rows):
@@ -251,10 +257,7 @@ def _trajectories(space: Space, rows: Episodes) -> Trajectory:
     S, A = space.num_states, space.num_actions
     s, a, is_seen = rows.s, rows.a, rows.is_seen
     for name, x, size in (("states", s, S), ("actions", a, A)):
-        bad = np.argwhere((x < 0) | (x >= size))
-        if bad.size:
-            k, h = bad[0]
-            raise ShapeError(f"{name}[{k}, {h}] is {x[k, h]}; {name} are 0 to {size - 1}")
+        require_entries((x >= 0) & (x < size), name, x, f"{name} are 0 to {size - 1}")
     bad = np.argwhere(is_seen & ~is_allowed(space)[s[:, :-1], a])
     if bad.size:
         k, h = bad[0]

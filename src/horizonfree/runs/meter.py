@@ -82,6 +82,7 @@ def comparison_meter(
         yield lambda label, done: None
         return
     lines, began, progress = Lines(), dict[str, float](), dict[str, int]()
+    first: dict[str, int] = {}  # episodes when an explorer was first heard of
     finished: dict[str, float] = {}
 
     def show(label: str, done: int) -> None:
@@ -89,19 +90,20 @@ def comparison_meter(
         if len(finished) == len(totals):
             return
         began.setdefault(label, now)
+        first.setdefault(label, done)
         progress[label] = max(done, progress.get(label, 0))
         if progress[label] >= totals[label]:
             finished.setdefault(label, now - began[label])
         needed = dict(finished)
         for x, k in progress.items():
-            if x not in finished and k:
-                needed[x] = (now - began[x]) * totals[x] / k
+            if x not in finished and k > first[x]:
+                needed[x] = (now - began[x]) * (totals[x] - first[x]) / (k - first[x])
         mean = float(np.mean(list(needed.values()))) if needed else 0.0
         open_labels = [x for x in totals if x not in finished]
         left = sum(needed.get(x, mean) - (now - began[x] if x in began else 0.0) for x in open_labels)
         share = f"{len(finished)} of {len(totals)} explorers done"
         at = f"{label}, {seeds}, {progress[label] / totals[label]:.0%} of the episodes"
-        about = f", about {max(left, 0.0) / workers:.0f} s left" if needed else ""
+        about = f", about {max(left, 0.0) / workers:.0f} s left" if mean else ""
         lines.show(f"{share}; {at}{about}" if open_labels else share, is_last=not open_labels)
 
     yield show
@@ -116,10 +118,12 @@ def counter(total: int, noun: str, wanted: bool | None) -> Iterator[Callable[[in
     is_terminal = sys.stderr.isatty() or is_notebook()
     is_shown = is_wanted(wanted)
     start = last = time.perf_counter()
+    first: tuple[int, float] | None = None  # items and time at the first call: what is before is paid once
 
     def show(done: int) -> None:
-        nonlocal last
+        nonlocal last, first
         now = time.perf_counter()
+        first = first or (done, now)
         if (
             not is_shown
             or now - last < (1.0 if is_terminal and last > start else LINE_SECONDS)
@@ -127,8 +131,10 @@ def counter(total: int, noun: str, wanted: bool | None) -> Iterator[Callable[[in
         ):
             return
         last = now
-        left = (now - start) / done * (total - done)
-        line = f"{noun} {done:,} of {total:,}, {now - start:.0f} s, about {left:.0f} s left"
+        line = f"{noun} {done:,} of {total:,}, {now - start:.0f} s"
+        if done > first[0]:
+            left = (now - first[1]) / (done - first[0]) * (total - done)
+            line += f", about {left:.0f} s left"
         print(
             f"\r{line} " if is_terminal else line,
             end="" if is_terminal else "\n",

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from horizonfree._extras import needs_extra
-from horizonfree._validation import require, short_repr, shorten
+from horizonfree._validation import require, require_shape, short_repr, shorten
 from horizonfree.errors import ShapeError, UnknownNameError
 from horizonfree.problems.classes import UNKNOWN
 from horizonfree.runs.log_files import from_log
@@ -44,8 +44,7 @@ def from_minari(dataset: Any, **options: Any) -> Run:
         ShapeError,
     )
     actions = dataset.action_space
-    if not hasattr(actions, "n"):
-        raise ShapeError(f"the data set has actions {actions}; they must be Discrete")
+    require(hasattr(actions, "n"), "the actions of the data set", actions, "Discrete", ShapeError)
     columns: dict[str, list[np.ndarray]] = {
         name: [] for name in ("episode", "step", "action", "terminated", "reward")
     }
@@ -98,8 +97,5 @@ def _one(x: Any, name: str) -> np.ndarray:
     array = np.asarray(x)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
-    if array.ndim != 1:
-        raise ShapeError(
-            f"{name} of the observations has shape {array.shape}; each component must be one number"
-        )
+    require_shape(array.ndim == 1, f"{name} of the observations", array.shape, "one number for each step")
     return array

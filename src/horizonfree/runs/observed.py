@@ -10,7 +10,7 @@ probability 1 - delta, for all of them and at all times
 
     |S_n / n - r(x)| <= (c / 2n) sqrt( (n + rho) (2 log(X / delta) + log((n + rho) / rho)) ).
 
-docs/observed-rewards.md has the proof, and how the interval enters values and gaps.
+docs/further-proofs.md has the proof, and how the interval enters values and gaps.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The trade-off between a reward and a cost, with a band that holds at every bound of the cost (docs/constrained.md).
+"""The trade-off between a reward and a cost, with a band for every bound of the cost (docs/further-proofs.md).
 
 Of the curve f(b), the best value among policies whose cost is b at most, a few policies and prices say everything:
 policies with their intervals bound it from below, weak duality from above.
@@ -123,8 +123,7 @@ def trade_off(
     check_constraints(run.problem, reward, constraints)
     there = run if start is None and horizon is None else run.restart_from(start, horizon)
     asked = Question(there, reward, constraints, scale, (delta, misspecification))
-    if asked.confidence.is_refuted:
-        raise ModelError(f"the data refute the model class: {asked.confidence.refutation()}")
+    asked.confidence.check_not_refuted()
     program = asked.program()
     safest, free = program.safest(np.zeros(1)), program.best(asked.reward.table, np.full(1, 2.0))
     if safest is None or free is None:

@@ -10,11 +10,11 @@ from jaxtyping import Float, Int
 
 from horizonfree._deprecated import warn_renamed
 from horizonfree._repr import ReprMixin, ReprTable, data_frame
-from horizonfree._validation import check_int, check_state
+from horizonfree._validation import check_int
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.guarantees.certificate import Certificate, confidence_of, interval, round_down, round_up
 from horizonfree.mdp.events import Event, EventLift, Lift
-from horizonfree.mdp.names import name_of, number_of
+from horizonfree.mdp.names import StateLike, name_of, number_of
 from horizonfree.mdp.rewards import Reward
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models import certify
@@ -132,12 +132,11 @@ class Plan(ReprMixin):
 
         return plot_plan(self, ax)
 
-    def act(self, h: int, state: int | str) -> int:
-        """The action at step h (from 0) in a state, by number or name; the most probable one of a stochastic policy."""
+    def act(self, h: int, state: StateLike) -> int:
+        """The action at step h (from 0) in a state, by number, name or cell; the likeliest of a stochastic policy."""
         H, S = self.policy.shape[:2]
         h = check_int(h, "h", 0, H - 1, f"a step, 0 to {H - 1}", ShapeError)
-        number = number_of(self.layout, "states", state, S) if isinstance(state, str) else state
-        choice = self.policy[h, check_state(number, "state", S)]
+        choice = self.policy[h, number_of(self.layout, "states", state, S)]
         return int(choice if choice.ndim == 0 else choice.argmax())
 
     def rollout(self, env: Any, *, seed: int = 0, encode: Callable[[Any], int] | None = None) -> "Rollout":
@@ -214,7 +213,7 @@ class ConstrainedPlan(Plan):
     multipliers: Float[np.ndarray, " m"] | None = None
     memory: Memory | None = None
 
-    def act(self, h: int, state: int | str, before: Sequence[int | str] = ()) -> int:
+    def act(self, h: int, state: StateLike, before: Sequence[StateLike] = ()) -> int:
         """The most probable action at step h (from 0) in a state; before: the states of the steps before, for events.
 
         Actions are to be drawn with the probabilities in `policy`: constraints may not hold otherwise.

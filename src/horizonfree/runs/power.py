@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from horizonfree._repr import ReprMixin, ReprTable
-from horizonfree._validation import check_count, check_floats, check_integers, short_repr
+from horizonfree._validation import check_count, check_floats, check_integers, require
 from horizonfree.errors import OptionError
 from horizonfree.runs.audit import logging_policy
 from horizonfree.runs.run import Run
@@ -126,10 +126,8 @@ def power(
     an episode. draws, prior, seed: as for `Run.posterior`.
     """
     ladder = np.unique(np.atleast_1d(check_integers(episodes, "episodes")))
-    if not ladder.size or ladder[0] < 1:
-        raise OptionError(
-            f"episodes is {short_repr(episodes)}; it must list numbers of more episodes, such as [100, 1000]"
-        )
+    is_ladder = ladder.size and ladder[0] >= 1
+    require(is_ladder, "episodes", episodes, "numbers of more episodes, such as [100, 1000]")
     cost = float(check_floats(costs, "costs"))
     ask = _decision(run, reward, target, policy, incumbent, at_least, {"scale": scale, "delta": delta})
     number = check_count(draws, "draws")

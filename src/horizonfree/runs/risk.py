@@ -1,4 +1,4 @@
-"""The distribution of the total of an episode under a policy, with proofs: quantiles and CVaR (docs/risk.md).
+"""The distribution of the total of an episode under a policy, with proofs: quantiles and CVaR (docs/further-proofs.md).
 
 A lifted state is a state and what has been paid so far, `paid`, and for rewards that differ between steps also the
 step. Lifted transitions have the probabilities of those that they lift, so the confidence set bounds every reward of
@@ -7,7 +7,7 @@ lifted states: "the total is t at least", and "by how much the total falls short
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -155,19 +155,15 @@ def risk_of(
         )
     problem = run.problem
     space, confidence = problem.space, run.confidence(delta, misspecification)
-    if problem.sampling is not None:
-        raise OptionError(
-            "the distribution of a total is not certified where kernels are estimates from samples"
-        )
-    if confidence.is_refuted:
-        raise ModelError(f"the data refute the model class: {confidence.refutation()}")
+    problem.check_exact_kernels("the distribution of a total is certified for kernels that are given")
+    confidence.check_not_refuted()
     table, chosen = as_table(problem, reward), policy_table(policy, *space.sizes)
     check_allowed(space, chosen)
     units, unit = whole_numbers(table)
     lift, last, is_reached = total_lift(space, units, probabilities(chosen, space.num_actions) > 0)
     totals = np.unique(last[is_reached])
     if len(totals) > MAX_LEVELS:
-        raise OptionError(too_many(len(totals)))
+        refuse_sums(len(totals))
     acting, lifted = chosen[:, lift.origin], confidence.lifted(lift)
     found = np.zeros((2, 3, len(totals)))  # probability and shortfall: value, low, high
     found[0, :, 0] = 1.0
@@ -202,9 +198,9 @@ def _risk(
     return Risk(totals, above[0], low, high, *shortfall, **words)
 
 
-def too_many(number: int) -> str:
-    """What to do about too many different sums."""
-    return (
+def refuse_sums(number: int) -> NoReturn:
+    """Raise an error for so many different sums."""
+    raise OptionError(
         f"what is paid on the way has {number:,} different sums, too many to tell apart; round the reward, for example "
         "to tenths of its largest entry: the total moves by at most half a unit for each step"
     )
@@ -234,7 +230,7 @@ def total_lift(
     offsets = np.zeros(H, int) if is_same else np.cumsum([0, *(len(x) for x in lists[:-1])])
     number = int(offsets[-1]) + len(lists[-1])
     if number * S * A * space.succ.shape[2] > MAX_ENTRIES:
-        raise OptionError(too_many(number))
+        refuse_sums(number)
     following = np.zeros((number, S, A), np.int64)
     last = np.zeros((number, S, A), np.int64)
     for h in range(1 if is_same else H - 1):
@@ -275,7 +271,7 @@ def reached_sums(
     for h in range(len(paid) - 1):
         pair, a = np.nonzero(is_taken[h, states])
         if len(pair) * succ.shape[2] > MAX_ENTRIES:
-            raise OptionError(too_many(len(np.unique(sums))))
+            refuse_sums(len(np.unique(sums)))
         i, j = np.nonzero(support[states[pair], a])
         to = succ[states[pair], a][i, j]
         after = (sums[pair] + paid[h, states[pair], a])[i]

@@ -149,11 +149,6 @@ def checkpoint_writer(run: Run) -> Iterator[Callable[[Run], None]]:
         _check_still_complete(folder, run_id, header["arrays"], saved)
 
 
-def settings(run: Run) -> dict[str, Any]:
-    """The contents of run.json: problem, explorer, options, seed, versions."""
-    return _manifest(run)[0]
-
-
 def _check_free(folder: Path) -> None:
     """An error unless the folder is new or empty."""
     with files.os_errors(folder):

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._validation import check_count, check_int, check_probability
+from horizonfree._validation import check_count, check_int, check_probability, check_size, require_shape
 from horizonfree.errors import OptionError
 from horizonfree.mdp import rewards
 from horizonfree.models.misspecification import Misspecification, declared
@@ -146,10 +146,8 @@ def check_stored_rule(stored: StopRule, problem: Problem) -> StopRule:
     last = check_int(stored.last, "last", first, high, f"an episode, {first} to {high}")
     request = check_stop_request(None, stored.until_eps, stored.delta)
     if stored.targets is not None:
-        if stored.targets.shape[1:] != problem.space.sizes or not len(stored.targets):
-            raise OptionError(
-                f"targets have shape {stored.targets.shape}; they must be [T, H, S, A] of the problem"
-            )
+        is_table = stored.targets.shape[1:] == problem.space.sizes and len(stored.targets)
+        require_shape(is_table, "targets", stored.targets.shape, "[T, H, S, A] of the problem", OptionError)
         for table in stored.targets:
             rewards.resolve(problem, table)
     if stored.zeta is not None:
@@ -167,5 +165,6 @@ def max_countable(horizon: int) -> int:
 def check_countable(episodes: int, horizon: int) -> None:
     """An error for more episodes than can be counted."""
     limit = max_countable(horizon)
-    if episodes > limit:
-        raise OptionError(f"{episodes:,} episodes of {horizon:,} steps cannot be counted; {limit:,} can")
+    check_size(
+        episodes, limit, f"{episodes:,} episodes of {horizon:,} steps cannot be counted", "explore for fewer"
+    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from horizonfree._repr import ReprMixin, ReprTable
+from horizonfree._validation import reading
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.mdp.events import Event, Worth
@@ -98,13 +99,9 @@ def _view(run: "Run", view: Any) -> "Run":
     """The run as seen from where the certificate starts."""
     if view is None:
         return run
-    try:
+    with reading("the view of the question", "readable", KeyError, TypeError, ValueError):
         start = unpacked(view["start"], [(run.problem.num_states,)], "f")
         horizon, is_paid_after = view["horizon"], view["is_paid_after"]
-    except OptionError:
-        raise
-    except (KeyError, TypeError, ValueError) as error:
-        raise OptionError(f"the view of the question is damaged: {error}") from None
     return run.restart_from(start, horizon, is_paid_after=bool(is_paid_after))
 
 
@@ -116,7 +113,7 @@ def _again(run: "Run", there: "Run", question: Mapping[str, Any], content: Mappi
         return run.certificate(delta, method=str(question.get("method")))
     if question["kind"] == "rewards":
         return run.certificate(delta, rewards=str(question.get("rewards")), progress=False)
-    try:
+    with reading("the question", "readable", KeyError, TypeError, ValueError):
         if question["kind"] == "policy":
             policy = unpacked(question["policy"], [(H, S), (H, S, A)], "if")
             table = unpacked(question["reward"], [(H, S, A)], "f")
@@ -127,10 +124,6 @@ def _again(run: "Run", there: "Run", question: Mapping[str, Any], content: Mappi
         decided = unpacked(question["decided"], [(S,)], "i")
         worth = Worth(*(float(x) for x in question["pays"]))
         is_max, name = bool(question["is_max"]), str(question["name"])
-    except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, OptionError):
-            raise
-        raise OptionError(f"the question is damaged: {error}") from None
     if not (np.isin(decided, (0, 1, 2)).all() and set(worth) <= {0.0, 1.0}):
         raise OptionError("the event of the question is none: outcomes are 0, 1 or 2, and worth 0 or 1")
     event = Event(decided, steps, worth, is_max, name)

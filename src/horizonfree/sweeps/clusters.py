@@ -5,15 +5,15 @@ A task whose worker died is not tried again by Dask or Ray: the sweep does that.
 
 import logging
 import os
-import queue
 import socket
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from horizonfree._extras import needs_extra
 from horizonfree.errors import OptionError, ProcessError
-from horizonfree.sweeps.executors import WORKER_DIED, Executor, Outcome
+from horizonfree.sweeps.executors import Executor, Outcome
 from horizonfree.sweeps.worker import environment, execute, import_path
 
 CONNECT_SECONDS = 10  # to reach a scheduler or cluster, and for it to have a worker
@@ -33,7 +33,7 @@ class DaskExecutor(Executor):
         with needs_extra("dask", "sweeps on Dask"):
             import dask
             from distributed import Client, KilledWorker, LocalCluster
-        self.death = KilledWorker
+        self.deaths = (KilledWorker,)
         self.cluster: Any = None
         if address:
             self.client = _connect(address)
@@ -51,41 +51,16 @@ class DaskExecutor(Executor):
             self.client = Client(self.cluster)
         self.threads = threads
         self.slots = workers or max(1, sum(self.client.nthreads().values()))
-        self.running: dict[str, Any] = {}
-        self.ended: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.pool = self.client.get_executor(pure=False)  # a task may be submitted again
 
-    def submit(self, key: str, task: dict[str, Any]) -> None:
-        """Start a task. It may be submitted again, so Dask chooses a key of its own (pure=False)."""
-        future = self.client.submit(execute, task, self.threads, pure=False)
-        self.running[key] = future
-        future.add_done_callback(lambda _: self.ended.put(key))
-
-    def finished(self, seconds: float) -> list[tuple[str, Outcome]]:
-        """The tasks that ended, those of killed workers with an error."""
-        outcomes: list[tuple[str, Outcome]] = []
-        try:
-            while True:
-                key = self.ended.get(timeout=0 if outcomes else seconds)
-                future = self.running.pop(key)
-                if future.cancelled():  # not by `close`, which cancels only futures in `running`
-                    raise ProcessError(
-                        "Dask's scheduler is gone; finished tasks are kept: the same call goes on"
-                    )
-                outcomes.append((key, self._outcome(future)))
-        except queue.Empty:
-            return outcomes
-
-    def _outcome(self, future: Any) -> Outcome:
-        error = future.exception()
-        if error is None:
-            result: Outcome = future.result()
-            return result
-        return {"error": WORKER_DIED if isinstance(error, self.death) else f"{type(error).__name__}: {error}"}
+    def submit(self, task: dict[str, Any]) -> "Future[Outcome]":
+        """Start a task."""
+        future: Future[Outcome] = self.pool.submit(execute, task, self.threads)
+        return future
 
     def close(self) -> None:
         """Cancel the running tasks, and end the cluster if this executor started it."""
-        self.client.cancel(list(self.running.values()))
-        self.running = {}
+        self.pool.shutdown(wait=False)
         self.client.close()
         if self.cluster is not None:
             self.cluster.close()
@@ -122,6 +97,9 @@ class RayExecutor(Executor):
             with needs_extra("ray", "sweeps on Ray"):
                 import ray
             self.ray = ray
+            errors = ray.exceptions
+            self.deaths = (errors.WorkerCrashedError, errors.OutOfMemoryError)
+            self.losses = (errors.LocalRayletDiedError,)
             self.is_owner = not ray.is_initialized()
             if address and not self.is_owner:
                 raise OptionError(
@@ -134,7 +112,7 @@ class RayExecutor(Executor):
         gpu_share = min(1.0, resources.get("GPU", 0) / self.slots)
         self.execute = ray.remote(num_cpus=1, num_gpus=gpu_share, max_retries=0)(execute)
         self.threads = threads
-        self.running: dict[Any, str] = {}
+        self.running: set[Any] = set()  # references to tasks
 
     def _start(self, address: str, workers: int | None, threads: int) -> None:
         """Join the cluster at an address, or start one that cannot be reached from other machines."""
@@ -162,33 +140,18 @@ class RayExecutor(Executor):
             **common,
         )
 
-    def submit(self, key: str, task: dict[str, Any]) -> None:
+    def submit(self, task: dict[str, Any]) -> "Future[Outcome]":
         """Start a task."""
-        self.running[self.execute.remote(task, self.threads)] = key
-
-    def finished(self, seconds: float) -> list[tuple[str, Outcome]]:
-        """The tasks that ended, those of killed workers with an error."""
-        if not self.running:
-            return []
-        ended, _ = self.ray.wait(list(self.running), num_returns=1, timeout=seconds)
-        return [(self.running.pop(x), self._outcome(x)) for x in ended]
-
-    def _outcome(self, reference: Any) -> Outcome:
-        try:
-            outcome: Outcome = self.ray.get(reference)
-        except (self.ray.exceptions.WorkerCrashedError, self.ray.exceptions.OutOfMemoryError):
-            return {"error": WORKER_DIED}
-        except self.ray.exceptions.LocalRayletDiedError:
-            raise ProcessError("Ray is gone; finished tasks are kept: the same call goes on") from None
-        except self.ray.exceptions.RayError as error:
-            return {"error": f"{type(error).__name__}: {error}"}
-        return outcome
+        reference = self.execute.remote(task, self.threads)
+        self.running.add(reference)
+        future: Future[Outcome] = reference.future()
+        future.add_done_callback(lambda _: self.running.discard(reference))
+        return future
 
     def close(self) -> None:
         """Cancel the running tasks, and end the cluster if this executor started it."""
-        for reference in self.running:
+        for reference in list(self.running):
             self.ray.cancel(reference, force=True)
-        self.running = {}
         if self.is_owner:
             self.ray.shutdown()
 

@@ -6,6 +6,7 @@ The display is a live table on a terminal, a plain line now and then elsewhere.
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import wait
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -250,11 +251,10 @@ def _trial_cost(executor: LocalExecutor, task: Task) -> Cost:
 
 
 def _run(executor: LocalExecutor, task: Task) -> Outcome:
-    executor.submit("trial", task)
-    for _, outcome in executor.finished(TRIAL_TIMEOUT_SECONDS):
-        if "error" not in outcome:
-            return outcome
-        raise RunError(f"{task['explorer']} on {task['problem']} fails: {outcome['error']}")
-    raise RunError(
-        f"{task['explorer']} on {task['problem']}: a trial took more than {TRIAL_TIMEOUT_SECONDS:.0f} s"
-    )
+    where, future = f"{task['explorer']} on {task['problem']}", executor.submit(task)
+    if not wait([future], TRIAL_TIMEOUT_SECONDS).done:
+        raise RunError(f"{where}: a trial took more than {TRIAL_TIMEOUT_SECONDS:.0f} s")
+    outcome = executor.outcome(future)
+    if "error" in outcome:
+        raise RunError(f"{where} fails: {outcome['error']}")
+    return outcome

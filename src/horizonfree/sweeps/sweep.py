@@ -13,6 +13,7 @@ recorded, and the next call tries it again.
 
 import os
 from collections import deque
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -128,19 +129,20 @@ def _write_settings(path: Path, spec: Spec, tasks: dict[str, Task], writer: RowW
 def _run_tasks(executor: Executor, writer: RowWriter, tally: Tally, show: Show) -> None:
     """Keep all slots busy until every task is done, or has failed MAX_TRIES times."""
     queue = deque((key, 1) for key in tally.tasks if key not in tally.done)
-    tries: dict[str, int] = {}
+    running: dict[Future[Outcome], tuple[str, int]] = {}
     show(tally)
-    while queue or tally.running:
-        while queue and len(tally.running) < executor.slots:
-            key, tries[key] = queue.popleft()
+    while queue or running:
+        while queue and len(running) < executor.slots:
+            key, tries = queue.popleft()
             tally.running.add(key)
-            executor.submit(key, tally.tasks[key])
-        for key, outcome in executor.finished(POLL_SECONDS):
+            running[executor.submit(tally.tasks[key])] = key, tries
+        for future in wait(running, POLL_SECONDS, FIRST_COMPLETED).done:
+            (key, tries), outcome = running.pop(future), executor.outcome(future)
             tally.running.discard(key)
-            if "error" in outcome and tries[key] < MAX_TRIES:
-                queue.append((key, tries[key] + 1))
+            if "error" in outcome and tries < MAX_TRIES:
+                queue.append((key, tries + 1))
                 continue
-            writer.append(task_line(key, tally.tasks[key], outcome, tries.pop(key)))
+            writer.append(task_line(key, tally.tasks[key], outcome, tries))
             tally.add(key, outcome)
         show(tally)
 

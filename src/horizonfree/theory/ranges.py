@@ -7,8 +7,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
-from horizonfree._validation import check_probability, require, short_repr
-from horizonfree.errors import OptionError
+from horizonfree._validation import check_probability, require
 
 Scale = Literal["total", "per-step"]
 _P = ParamSpec("_P")
@@ -73,7 +72,6 @@ def check_ranges(**values: float) -> None:
         if name == "delta":
             check_probability(value, name)
         least, most = LIMITS[name]
-        if not least <= value <= most:
-            raise OptionError(f"{name} is {short_repr(value)}; it must lie between {least:g} and {most:g}")
-        if name in ("d", "H", "S", "A") and value != int(value):
-            raise OptionError(f"{name} is {value}; it must be an integer")
+        require(least <= value <= most, name, value, f"a number between {least:g} and {most:g}")
+        if name in ("d", "H", "S", "A"):
+            require(value == int(value), name, value, "a whole number")

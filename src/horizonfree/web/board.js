@@ -213,7 +213,7 @@ export function makeBoard(canvas, problem, events) {
     if (shown) draw(shown);
   });
   fit();
-  const cell = (s) => `column ${cells[s][0] + 1}, row ${cells[s][1] + 1}`;
+  const cell = (s) => `cell (${cells[s][0]}, ${cells[s][1]})`;
   return { draw, place: (s) => (lines > 1 && !problem.names ? cell(s) : stateName(problem, s)) };
 }
 

@@ -16,7 +16,7 @@ from horizonfree.guarantees.divergence import (
     least_loss,
 )
 from horizonfree.models.mixture import confidence, learner
-from horizonfree.models.mixture.divergence import DivergenceBound, hellinger
+from horizonfree.models.mixture.ellipsoid import DivergenceBound, hellinger
 from tests.reference import cases, small
 from tests.reference.jitted import jitted
 

@@ -148,7 +148,9 @@ def test_numbers_in_numbers_out_in_double_precision(is_dense):
     np.testing.assert_allclose(phi_V @ problem.truth, np.einsum("sat,bt->bsa", kernel.dense(), V), atol=1e-14)
     np.testing.assert_allclose(kernel.expect(V[0]), kernel.dense() @ V[0], atol=1e-14)
     for call in (model.phi_V, kernel.expect):
-        with pytest.raises(ShapeError, match=rf"V has shape \(10,\); its last axis must be the {S} states"):
+        with pytest.raises(
+            ShapeError, match=rf"V has shape \(10,\); it must be .* last axis must be the {S} states"
+        ):
             call(np.ones(10))
     with pytest.raises(ShapeError, match=r"theta has shape \(3,\); it must be \(2,\)"):
         model.kernel(np.ones(3))
@@ -181,7 +183,7 @@ def test_parameters_are_given_and_said_in_the_units_of_the_features():
     assert np.abs(model.kernel(rounded).prob.sum(-1) - 1).max() <= 1e-12
     with pytest.raises(KernelError, match=r"P_theta of x: row \(s=0, a=0\) sums to 2"):
         model.parameter(2 * theta, "x")
-    with pytest.raises(ShapeError, match=r"x has shape \(2,\); it must have shape \(3,\)"):
+    with pytest.raises(ShapeError, match=r"x has shape \(2,\); it must be \(3,\), one entry per feature"):
         model.parameter(theta[:2], "x")
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from horizonfree.guarantees.divergence import divergence
-from horizonfree.models.mixture.divergence import THRESHOLDS, compare, hellinger, left_out, steps
+from horizonfree.models.mixture.ellipsoid import THRESHOLDS, compare, hellinger, left_out, steps
 from tests.reference import cases, small
 from tests.reference import certificates as ref
 

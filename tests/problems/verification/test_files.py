@@ -221,10 +221,10 @@ def test_what_is_no_file_is_refused(tmp_path):
             with pytest.raises(HorizonfreeError):
                 read(path)
     (tmp_path / "x.umb").write_bytes(b"no archive")
-    with pytest.raises(HorizonfreeError, match="no UMB archive"):
+    with pytest.raises(HorizonfreeError, match="not a UMB archive"):
         hf.read_umb(tmp_path / "x.umb")
     (tmp_path / "x.drn").write_bytes(b"\xff\xfe")
-    with pytest.raises(HorizonfreeError, match="no DRN file"):
+    with pytest.raises(HorizonfreeError, match="not a DRN file"):
         hf.read_drn(tmp_path / "x.drn")
     model = random_model(0)
     model.labels["a b"] = model.initial

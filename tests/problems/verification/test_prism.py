@@ -179,7 +179,7 @@ def test_wrong_models_and_constants_are_refused(tmp_path):
     with pytest.raises(HorizonfreeError, match="Storm cannot read"):
         hf.from_prism(tmp_path / "bad.prism", **how)
     (tmp_path / "bad.jani").write_text("{")
-    with pytest.raises(HorizonfreeError, match="no JANI model"):
+    with pytest.raises(HorizonfreeError, match="not a JANI model"):
         hf.from_prism(tmp_path / "bad.jani", **how)
     (tmp_path / "rates.prism").write_text(chain(tmp_path).read_text().replace("dtmc", "ctmc"))
     with pytest.raises(HorizonfreeError, match="is a CTMC"):

@@ -140,7 +140,7 @@ def test_the_keyboard_paints_and_hears_what_it_did(grid: Playground, visit: Visi
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Space")
     assert painted(page) == "9"
-    assert page.inner_text("#here").startswith("column 3, row 2 · reward 0")
+    assert page.inner_text("#here").startswith("cell (2, 1) · reward 0")
     assert page.get_attribute("#here", "aria-live") == "polite"
     settled(page)
     picture(page, "keyboard")

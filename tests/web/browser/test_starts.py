@@ -44,7 +44,7 @@ def test_a_drawn_start_is_said_and_marked(lake: Playground, visit: Visit, pictur
     assert value(page) == pytest.approx(plan(lake, [14]).value, rel=6e-3)
     told = re.fullmatch(r"This episode starts in (.*) and collects [01]\.", page.inner_text("#episode"))
     assert told
-    assert told[1] in ("column 2, row 1", "column 1, row 3")
+    assert told[1] in ("cell (1, 0)", "cell (0, 2)")
     assert rings(page) == [1, 8]
     picture(page, "drawn")
 
@@ -56,7 +56,7 @@ def test_a_state_can_be_chosen_and_the_draw_again(lake: Playground, visit: Visit
     settled(page)
     found, reward = plan(lake, [14]), hf.goal(lake.run.problem, 14)
     assert page.url.endswith(f"{PAINT}&start=0")
-    assert page.inner_text("#start-is") == "column 1, row 1"
+    assert page.inner_text("#start-is") == "cell (0, 0)"
     assert page.inner_text("#ring") == "start"
     assert "for the start of the problem" in page.inner_text("#start-note")
     assert value(page) == pytest.approx(evaluate(found.kernel, reward, found.policy)[0, 0], rel=6e-3)

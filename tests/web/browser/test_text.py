@@ -129,15 +129,15 @@ def test_the_line_under_the_map_follows_the_paint_and_the_plan(grid: Playground,
     """The pointer does not move between the strokes."""
     page = visit(f"{grid.address}#when=end&paint=&step=19")
     page.mouse.move(*cell(page, 9))
-    assert page.inner_text("#here") == "column 2, row 2 · reward 0"
+    assert page.inner_text("#here") == "cell (1, 1) · reward 0"
     page.mouse.down()
     page.mouse.up()
     settled(page)
-    here = r"column 2, row 2 · reward 1 · [\d.]+ % of the time · value "
+    here = r"cell \(1, 1\) · reward 1 · [\d.]+ % of the time · value "
     assert re.match(f"{here}1 · ", page.inner_text("#here"))
     page.keyboard.press("Control+z")
     settled(page)
-    assert page.inner_text("#here") == "column 2, row 2 · reward 0"
+    assert page.inner_text("#here") == "cell (1, 1) · reward 0"
     page.keyboard.press("Control+Shift+Z")
     page.evaluate(
         "document.getElementById('step').focus({ preventScroll: true })"
@@ -152,7 +152,7 @@ def test_the_line_under_the_map_follows_the_paint_and_the_plan(grid: Playground,
 def test_a_finger_sees_the_line_too(grid: Playground, visit: Visit) -> None:
     page = visit(f"{grid.address}#when=end&paint=", has_touch=True)
     page.locator("#board").dispatch_event("pointerdown", pointer(page, 9))
-    assert page.inner_text("#here").startswith("column 2, row 2 · reward 1")
+    assert page.inner_text("#here").startswith("cell (1, 1) · reward 1")
 
 
 def pointer(page: Any, s: int) -> dict[str, Any]:

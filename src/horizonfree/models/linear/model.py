@@ -15,8 +15,15 @@ import numpy as np
 from jaxtyping import Float
 
 from horizonfree._arrays import Array, Leaf, node, static
-from horizonfree._validation import check_floats, check_real
-from horizonfree.errors import FeatureError, KernelError, ShapeError
+from horizonfree._validation import (
+    check_floats,
+    check_real,
+    check_shape,
+    check_table_size,
+    require_entries,
+    require_shape,
+)
+from horizonfree.errors import FeatureError, KernelError
 from horizonfree.guarantees.e_processes import EProcesses
 from horizonfree.mdp.policies import action_aliases, redirect_forbidden
 from horizonfree.mdp.space import Kernel, Space, Trajectory, make_space, occupied_states
@@ -24,9 +31,6 @@ from horizonfree.models.base import Description, Evidence, Model
 from horizonfree.models.linear.bounds import LinearEvidence
 from horizonfree.models.linear.confidence import LinearConfidence, confidence
 
-DERIVED_TOLERANCE = (
-    1e-6  # to which stored coordinates must be orthonormal, and the largest feature has length 1
-)
 EPS = float(np.finfo(np.float64).eps)
 
 
@@ -76,10 +80,12 @@ class LinearModel(Model):
 
     def kernel(self, parameter: Float[Leaf, "d S"]) -> Kernel:
         """<phi, mu>; NumPy in, NumPy out, or traced."""
-        if np.shape(parameter) != self.parameter_shape:
-            raise ShapeError(
-                f"mu has shape {np.shape(parameter)}; it must be [d, S] = {self.parameter_shape}"
-            )
+        require_shape(
+            np.shape(parameter) == self.parameter_shape,
+            "mu",
+            np.shape(parameter),
+            f"[d, S] = {self.parameter_shape}",
+        )
         return self.space.kernel(self.phi @ parameter)
 
     def parameter(self, argument: Any, name: str) -> Float[np.ndarray, "d S"]:
@@ -143,7 +149,6 @@ def linear_model(phi: Any, *, horizon: Any, start: Any, allowed: Any = None) -> 
 # sqrt(SA) for V in [0,1]^S: there tolerances mean the same for all features.
 
 
-MAX_ENTRIES = 2**28  # of the table [S, A, S]
 SUM_TOLERANCE = 1e-9  # to which features must be able to sum to one
 MIN_DISTANCE_FROM_SPAN = (
     1e-6  # how far a feature must be from the span of the others, as a share: Gram matrices square it
@@ -155,17 +160,12 @@ MAX_FEATURE = 1e100  # features whose squares are finite
 def checked(given: Any) -> tuple[Float[np.ndarray, "S A d"], float]:
     """Features divided by their largest norm, and that norm; refuses those of no linear MDP."""
     phi = check_floats(given, "phi")
-    if phi.ndim != 3 or 0 in phi.shape:
-        raise ShapeError(f"phi has shape {phi.shape}; it must be [S, A, d], d features of every pair (s,a)")
+    is_features = phi.ndim == 3 and 0 not in phi.shape
+    require_shape(is_features, "phi", phi.shape, "[S, A, d], d features of every pair (s,a)")
     S, A = phi.shape[:2]
-    if S * A * S > MAX_ENTRIES:
-        raise ShapeError(f"{S:,} states and {A:,} actions make a table of {S * A * S:,} entries, too many")
-    bad = np.argwhere(~(np.abs(phi) < MAX_FEATURE))
-    if bad.size:
-        s, a, i = bad[0]
-        raise FeatureError(
-            f"phi(s={s}, a={a})[{i}] is {phi[s, a, i]:.6g}; features are finite numbers below {MAX_FEATURE:g}"
-        )
+    check_table_size(S, A)
+    meaning = f"features are finite numbers below {MAX_FEATURE:g}"
+    require_entries(np.abs(phi) < MAX_FEATURE, "phi", phi, meaning, FeatureError, "(s={}, a={})[{}]")
     unit = float(np.linalg.norm(phi, axis=-1).max())
     if unit == 0:
         raise FeatureError("phi(s=0, a=0) and all other features are 0; give features that tell pairs apart")
@@ -225,28 +225,18 @@ def measures(given: Any, phi: Float[np.ndarray, "S A d"], unit: float, name: str
     """mu of the features as given, brought to those divided by `unit`; refuses what is no kernel."""
     S, _, d = phi.shape
     mu = check_floats(given, name)
-    if mu.shape != (d, S):
-        raise ShapeError(f"{name} has shape {mu.shape}; it must be [d, S] = {(d, S)}")
-    bad = np.argwhere(~np.isfinite(mu))
-    if bad.size:
-        raise FeatureError(f"{name}{bad[0].tolist()} is {mu[tuple(bad[0])]}; it must be finite")
+    check_shape(mu, name, (d, S), "[d, S]")
+    require_entries(np.isfinite(mu), name, mu, "it must be finite", FeatureError)
     mu = mu * unit
     P = phi @ mu
-    bad = np.argwhere(~(P >= -NEGATIVE_TOLERANCE))
-    if bad.size:
-        s, a, s_next = bad[0]
-        raise KernelError(
-            f"{name}: the probability <phi, mu> of (s={s}, a={a}) -> {s_next} is {P[s, a, s_next]:.6g}; every one must "
-            "be >= 0"
-        )
+    at = ": the probability <phi, mu> of (s={}, a={}) -> {}"
+    require_entries(P >= -NEGATIVE_TOLERANCE, name, P, "every one must be >= 0", KernelError, at)
     total = P.sum(-1)
-    bad = np.argwhere(~(np.abs(total - 1) <= SUM_TOLERANCE))
-    if bad.size:
-        s, a = bad[0]
-        raise KernelError(
-            f"{name}: the probabilities of (s={s}, a={a}) sum to {total[s, a]:.12g}; they must sum to 1 "
-            f"(tolerance {SUM_TOLERANCE:g})"
-        )
+    is_one = np.abs(total - 1) <= SUM_TOLERANCE
+    meaning = f"every row must sum to 1 (tolerance {SUM_TOLERANCE:g})"
+    require_entries(
+        is_one, name, total, meaning, KernelError, ": the sum of the probabilities of (s={}, a={})"
+    )
     return np.asarray(mu)
 
 

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from horizonfree.errors import OptionError
+from horizonfree._validation import check_size
 from horizonfree.guarantees.certificate import at_most_of
 from horizonfree.guarantees.divergence import Divergence, RowDivergence, largest_loss, least_loss
 from horizonfree.mdp.events import Lift
@@ -22,8 +22,15 @@ from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.base import Bounds, Confidence, Policy, length
 from horizonfree.models.mixture import tangent
 from horizonfree.models.mixture.direct import MAX_UNKNOWNS, ByKappa, Direct, Likelihood
-from horizonfree.models.mixture.divergence import DivergenceBound, compare, hellinger, tilts
-from horizonfree.models.mixture.ellipsoid import Ellipsoid, ellipsoid, entry_intervals
+from horizonfree.models.mixture.ellipsoid import (
+    DivergenceBound,
+    Ellipsoid,
+    compare,
+    ellipsoid,
+    entry_intervals,
+    hellinger,
+    tilts,
+)
 from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.likelihood import maximum_likelihood
 from horizonfree.models.mixture.tangent import bounds_of_states
@@ -170,10 +177,9 @@ class MixtureConfidence(Confidence):
     def sharper(self, method: str) -> tuple[float, dict[str, float]]:
         """method "direct": the divergence over the likelihood set itself, for few unknowns."""
         q = self.valid.num_free
-        if q > MAX_UNKNOWNS:
-            raise OptionError(
-                f"method 'direct' is for at most {MAX_UNKNOWNS} unknown directions, here are {q}; use 'uniform'"
-            )
+        check_size(
+            q, MAX_UNKNOWNS, f"method 'direct' is for few unknown directions, here are {q}", "use 'uniform'"
+        )
         if q == 0:
             return float(self.eps), {}
         result = self._direct

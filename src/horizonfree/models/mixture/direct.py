@@ -30,8 +30,7 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree.guarantees.divergence import RowDivergence, bad_sets, gap, largest_hit
 from horizonfree.mdp.space import Space
-from horizonfree.models.mixture.divergence import at_slots
-from horizonfree.models.mixture.ellipsoid import Ellipsoid
+from horizonfree.models.mixture.ellipsoid import Ellipsoid, at_slots
 from horizonfree.models.mixture.hinge import Hinge, gaps, hinge
 from horizonfree.models.mixture.valid import ValidSet
 

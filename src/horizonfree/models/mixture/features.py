@@ -16,7 +16,16 @@ import numpy as np
 import scipy  # its submodules load slowly, at first use
 from jaxtyping import Float, Int, UInt64
 
-from horizonfree._validation import check_floats, check_int, check_real, require
+from horizonfree._validation import (
+    check_floats,
+    check_int,
+    check_real,
+    check_square,
+    require,
+    require_array,
+    require_entries,
+    require_shape,
+)
 from horizonfree.errors import FeatureError, KernelError, ShapeError
 from horizonfree.mdp.policies import action_aliases, redirect_forbidden
 from horizonfree.mdp.space import TOLERANCE
@@ -82,12 +91,11 @@ def pack(coordinates: Coordinates, S: int, A: int, d: int, allowed: Any = None) 
     is_own = np.ones(S * A, bool) if acts is None else (acts == np.arange(A)).ravel()
     if acts is not None:
         s, a, s_next, i, value = (x[is_own[s * A + a]] for x in coordinates)
-    bad = np.flatnonzero(~np.isfinite(value))
-    if bad.size:
-        b = bad[0]
-        raise FeatureError(
-            f"phi(s'={s_next[b]} | s={s[b]}, a={a[b]})[{i[b]}] is {value[b]}; features must be finite"
-        )
+    is_finite = np.isfinite(value)
+    if not is_finite.all():
+        b = int(is_finite.argmin())
+        name = f"phi(s'={s_next[b]} | s={s[b]}, a={a[b]})[{i[b]}]"
+        require(False, name, float(value[b]), "finite", FeatureError)
     keep = np.abs(value) >= MIN_FEATURE
     if not keep.all():
         s, a, s_next, i, value = (x[keep] for x in (s, a, s_next, i, value))
@@ -130,13 +138,18 @@ def from_features(phi: Any, shape: tuple[int, int, int] | None = None, allowed: 
         index = [check_real(x, f"coordinates of phi: {name}") for name, x in zip(("s", "a", "s'", "i"), phi)]
         value = check_floats(phi[4], "coordinates of phi: value")
         for name, x in zip(("s", "a", "s'", "i"), index):
-            if x.ndim != 1 or x.shape != value.shape or not np.issubdtype(x.dtype, np.integer):
-                raise ShapeError(
-                    f"coordinates of phi: {name} has shape {x.shape} and type {x.dtype}; the five arrays must be "
-                    f"flat, of one length ({value.size}), the first four of integers"
-                )
-            if x.size == 0 or x.min() < 0:
-                raise ShapeError(f"coordinates of phi: {name} is empty or negative")
+            meaning = (
+                f"flat, of one length ({value.size}), as all five arrays, and the first four of integers"
+            )
+            is_index = x.ndim == 1 and x.shape == value.shape and np.issubdtype(x.dtype, np.integer)
+            require_array(is_index, f"coordinates of phi: {name}", x, meaning)
+            require(
+                x.size and x.min() >= 0,
+                f"coordinates of phi: {name}",
+                x,
+                "numbers >= 0, at least one",
+                ShapeError,
+            )
         s, a, s_next, i = index
         least = (int(max(s.max(), s_next.max())) + 1, int(a.max()) + 1, int(i.max()) + 1)
         S, A, d = least if shape is None else _at_least(shape, least)
@@ -165,8 +178,10 @@ def from_kernels(kernels: Any, allowed: Any = None) -> Packed:
     shapes, acts = [], None
     for i, table in enumerate(tables):
         if _is_sparse(table):
-            if len(table.shape) != 2 or 0 in table.shape or table.shape[0] % table.shape[1]:
-                raise ShapeError(f"kernels[{i}] has shape {table.shape}; a sparse kernel must be [S*A, S]")
+            is_kernel = (
+                len(table.shape) == 2 and 0 not in table.shape and table.shape[0] % table.shape[1] == 0
+            )
+            require_shape(is_kernel, f"kernels[{i}]", table.shape, "[S*A, S], as a sparse kernel")
             rows, S = table.shape
             shape, coo = (S, rows // S, S), table.tocoo()
             (row, s_next), value = coo.coords, check_floats(coo.data, f"kernels[{i}]")
@@ -174,24 +189,19 @@ def from_kernels(kernels: Any, allowed: Any = None) -> Packed:
         else:
             dense = check_floats(table, f"kernels[{i}]")
             shape = dense.shape
-            if len(shape) != 3 or shape[0] != shape[2] or 0 in shape:
-                raise ShapeError(f"kernels[{i}] has shape {shape}; it must be [S, A, S]")
+            check_square(dense, f"kernels[{i}]")
             s, a, s_next = np.nonzero(dense)
             value = dense[s, a, s_next]
         shapes.append(shape)
-        if shape != shapes[0]:
-            raise ShapeError(
-                f"kernels[{i}] has shape {shape} but kernels[0] has {shapes[0]}; they must agree"
-            )
+        require_shape(shape == shapes[0], f"kernels[{i}]", shape, f"{shapes[0]}, as kernels[0]")
         acts = action_aliases(allowed, *shapes[0][:2]) if i == 0 else acts
         if acts is not None:
             s, a, s_next, value = (x[acts[s, a] == a] for x in (s, a, s_next, value))
-        if len(value) and not value.min() >= 0:
-            b = int(np.flatnonzero(~(value >= 0))[0])
-            raise KernelError(
-                f"base kernel {i}: probability of (s={s[b]}, a={a[b]}) -> {s_next[b]} is {value[b]:.6g}; "
-                "every transition probability must be a number >= 0"
-            )
+        is_probability = value >= 0
+        if not is_probability.all():
+            b = int(is_probability.argmin())
+            name = f"base kernel {i}: probability of (s={s[b]}, a={a[b]}) -> {s_next[b]}"
+            require(False, name, float(value[b]), "a number >= 0", KernelError)
         parts.append((s, a, s_next, np.full(len(value), i, np.int32), value))
     S, A, _ = shapes[0]
     joined = tuple(np.concatenate(column) for column in zip(*parts))
@@ -206,37 +216,29 @@ def from_tabular(P: Any, support: Any, actions: Any = None) -> tuple[*Packed, Fl
     allowed = (
         check_floats(support, "support") if table is None or support is not None else np.ones(table.shape)
     )
-    if not np.isfinite(allowed).all():
-        raise ShapeError("support has entries that are not finite; it must say True or False")
-    shape = allowed.shape if table is None else table.shape
-    if len(shape) != 3 or shape[0] != shape[2] or 0 in shape:
-        raise ShapeError(f"P has shape {shape}; it must be [S, A, S]")
+    require_entries(np.isfinite(allowed), "support", allowed, "it must say True or False")
     possible = allowed.astype(bool)
-    if possible.shape != shape:
-        raise ShapeError(f"support has shape {possible.shape} but P has {shape}; they must agree")
+    check_square(possible if table is None else table, "P")
+    shape = possible.shape if table is None else table.shape
+    require_shape(possible.shape == shape, "support", possible.shape, f"that of P, {shape}")
     if table is not None:
-        outside = np.argwhere((table != 0) & ~possible)
-        if outside.size:
-            s, a, s_next = outside[0]
-            raise KernelError(
-                f"P(s'={s_next} | s={s}, a={a}) is {table[s, a, s_next]:.6g} but support says it is impossible"
-            )
-    acts = action_aliases(actions, *shape[:2])
+        outside = (table != 0) & ~possible
+        at = "(s'={2} | s={0}, a={1})"
+        require_entries(~outside, "P", table, "support says it is impossible", KernelError, at)
+    S, A, _ = shape
+    acts = action_aliases(actions, S, A)
     if acts is not None:
-        possible = possible & (acts == np.arange(shape[1]))[..., None]
+        possible = possible & (acts == np.arange(A))[..., None]
     s, a, s_next = np.nonzero(possible)
-    packed = pack((s, a, s_next, np.arange(len(s)), np.ones(len(s))), *shape[:2], len(s), actions)
+    packed = pack((s, a, s_next, np.arange(len(s)), np.ones(len(s))), S, A, len(s), actions)
     return *packed, None if table is None else table[s, a, s_next]
 
 
 def vector(x: Any, d: int, name: str) -> Float[np.ndarray, " d"]:
     """A finite vector of length d."""
     array = check_floats(x, name)
-    if array.shape != (d,):
-        raise ShapeError(f"{name} has shape {array.shape}; it must have shape ({d},), one entry per feature")
-    if not np.isfinite(array).all():
-        i = int(np.flatnonzero(~np.isfinite(array))[0])
-        raise FeatureError(f"{name}[{i}] is {array[i]}; it must be finite")
+    require_shape(array.shape == (d,), name, array.shape, f"({d},), one entry per feature")
+    require_entries(np.isfinite(array), name, array, "it must be finite", FeatureError)
     return array
 
 
@@ -255,8 +257,8 @@ def _is_sparse(x: Any) -> bool:
 
 
 def _check_shape(shape: tuple[int, ...]) -> None:
-    if len(shape) != 4 or shape[0] != shape[2] or 0 in shape:
-        raise ShapeError(f"phi has shape {shape}; it must be [S, A, S, d]")
+    is_features = len(shape) == 4 and shape[0] == shape[2] and 0 not in shape
+    require_shape(is_features, "phi", shape, "[S, A, S, d]")
 
 
 def _sizes(shape: tuple[int, ...]) -> tuple[int, int, int]:

@@ -18,8 +18,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Array, Leaf, node, static
-from horizonfree._validation import short_repr
-from horizonfree.errors import FeatureError, ShapeError
+from horizonfree._validation import require, require_shape
+from horizonfree.errors import FeatureError
 from horizonfree.guarantees.e_processes import EProcesses
 from horizonfree.mdp.policies import action_aliases
 from horizonfree.mdp.space import (
@@ -104,10 +104,12 @@ class MixtureModel(Model):
 
     def kernel(self, parameter: Float[Leaf, " d"]) -> Kernel:
         """P_theta, mixed once; NumPy in, NumPy out, or traced."""
-        if np.shape(parameter) != (self.dim,):
-            raise ShapeError(
-                f"theta has shape {np.shape(parameter)}; it must be ({self.dim},), one entry per feature"
-            )
+        require_shape(
+            np.shape(parameter) == (self.dim,),
+            "theta",
+            np.shape(parameter),
+            f"({self.dim},), one entry per feature",
+        )
         return self.space.kernel(self.phi @ parameter)
 
     def parameter(self, argument: Any, name: str) -> Float[np.ndarray, " d"]:
@@ -187,10 +189,8 @@ def mixture_model(
     space = make_space(succ, (phi != 0).any(axis=-1), is_dense, horizon, start, acts)
     bound = float(bound) if isinstance(bound, np.floating) else bound  # 1e300 is beyond those of 32 bits
     is_number = isinstance(bound, (int, float, np.integer, np.floating)) and not isinstance(bound, bool)
-    if not (is_number and 0 < bound < 1e300):
-        raise FeatureError(
-            f"bound is {short_repr(bound)}; B must be a positive number with ||theta_star||_2 <= B"
-        )
+    meaning = "B, a positive number with ||theta_star||_2 <= B"
+    require(is_number and 0 < bound < 1e300, "bound", bound, meaning, FeatureError)
     largest = max(float(phi.max()), -float(phi.min()))
     if not largest < MAX_FEATURE:
         raise FeatureError(

@@ -1,4 +1,4 @@
-"""The class of unknown tables: every kernel with the given support, or every kernel at all.
+"""Tabular MDPs: every kernel with the given support, or every kernel at all.
 
 A parameter is a table of probabilities on the successor lists (mdp/space.py), [S, A, n]. A pair with one possible
 successor is known; every other reachable pair is unknown, and the unknown pairs are all that there is to learn. A
@@ -14,8 +14,14 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._arrays import Leaf, node, static
-from horizonfree._validation import check_floats
-from horizonfree.errors import KernelError, ShapeError
+from horizonfree._validation import (
+    check_floats,
+    check_shape,
+    check_table_size,
+    require_entries,
+    require_shape,
+)
+from horizonfree.errors import KernelError
 from horizonfree.guarantees.e_processes import EProcesses
 from horizonfree.mdp.policies import is_allowed, redirect_forbidden
 from horizonfree.mdp.space import Kernel, Space, Trajectory, check_kernel, make_space, restricted_space
@@ -26,7 +32,6 @@ from horizonfree.models.tabular.confidence import TabularConfidence, confidence
 from horizonfree.models.tabular.evidence import TabularEvidence, frequencies
 from horizonfree.models.tabular.robust import RobustTabularConfidence, robust_confidence
 
-MAX_ENTRIES = 2**28  # of the successor lists
 EPS = float(np.finfo(np.float64).eps)
 
 
@@ -65,10 +70,8 @@ class TabularModel(Model):
 
     def kernel(self, parameter: Float[Leaf, "S A n"]) -> Kernel:
         """The table itself."""
-        if np.shape(parameter) != self.space.succ.shape:
-            raise ShapeError(
-                f"the table has shape {np.shape(parameter)}; on the successor lists it is {self.space.succ.shape}"
-            )
+        meaning = f"{self.space.succ.shape}, that of the successor lists"
+        require_shape(np.shape(parameter) == self.space.succ.shape, "the table", np.shape(parameter), meaning)
         return self.space.kernel(parameter)
 
     def parameter(self, argument: Any, name: str) -> Float[np.ndarray, "S A n"]:
@@ -79,19 +82,14 @@ class TabularModel(Model):
             np.asarray(self.space.support),
         )
         S, A, _ = succ.shape
-        if table.shape != (S, A, S):
-            raise ShapeError(f"{name} has shape {table.shape}; it must be [S, A, S] = {(S, A, S)}")
+        check_shape(table, name, (S, A, S), "[S, A, S]")
         table = redirect_forbidden(self.space.acts, table)
         prob = np.where(support, np.take_along_axis(table, succ, axis=-1), 0.0)
         impossible = table.copy()
         where = np.nonzero(support)
         impossible[*where[:2], succ[where]] = 0.0
-        if impossible.any():
-            s, a, s_next = np.argwhere(impossible)[0]
-            raise KernelError(
-                f"{name}: P(s'={s_next} | s={s}, a={a}) is {table[s, a, s_next]:.6g}, but the support (or a terminal "
-                "state) says that it is impossible"
-            )
+        meaning = "the support (or a terminal state) says that it is impossible"
+        require_entries(impossible == 0, name, table, meaning, KernelError, ": P(s'={2} | s={0}, a={1})")
         check_kernel(self.space.kernel(prob), name)
         prob = np.maximum(prob, 0.0)
         return np.asarray(prob / prob.sum(-1, keepdims=True))
@@ -180,14 +178,10 @@ def lists(
 ) -> tuple[Int[np.ndarray, "S A n"], Bool[np.ndarray, "S A n"], bool]:
     """Successor lists of what is possible, and whether they are dense; refuses a pair that leads nowhere."""
     S, A, _ = possible.shape
-    if possible.size > MAX_ENTRIES:
-        raise ShapeError(
-            f"{S:,} states and {A:,} actions make a table of {possible.size:,} entries, too many to hold"
-        )
+    check_table_size(S, A)
     count = possible.sum(-1)
-    if (count == 0).any():
-        s, a = np.argwhere(count == 0)[0]
-        raise KernelError(f"(s={s}, a={a}) has no possible successor; support must leave at least one")
+    meaning = "support must leave at least one possible successor"
+    require_entries(count > 0, "the number of successors of", count, meaning, KernelError, " (s={}, a={})")
     n = int(count.max())
     if 2 * n > S:
         return np.broadcast_to(np.arange(S, dtype=np.int32), (S, A, S)).copy(), possible.copy(), True

@@ -1,4 +1,4 @@
-"""The posterior of an unknown table: independent Dirichlet laws, one for each pair (s,a).
+"""The posterior of a tabular MDP: independent Dirichlet laws, one for each pair (s,a).
 
     P(.|s,a) ~ Dirichlet(alpha_j + N(s,a,j)),   j over the m(s,a) possible successors, N the counts
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._validation import check_floats, did_you_mean, short_repr
+from horizonfree._validation import check_floats, check_size, did_you_mean, require, require_shape
 from horizonfree.errors import OptionError
 from horizonfree.mdp.policies import redirect_forbidden
 from horizonfree.mdp.space import Space
@@ -21,7 +21,7 @@ from horizonfree.models.tabular.model import TabularModel
 
 NAMED = {"uniform": "1", "jeffreys": "1/2", "perks": "1/m"}  # concentrations per successor, of m
 DEFAULT = "perks"  # the one that covers best where few successors are likely: experiments/calibration
-MOST = 2**27  # probabilities that are held
+MAX_PROBABILITIES = 2**27  # probabilities that are held
 BLOCK = 2**21  # of them that are drawn together
 
 
@@ -31,11 +31,12 @@ def tabular_draws(
     """So many tables [D, S, A, n]; prior None: `DEFAULT`."""
     space, counts = model.space, np.asarray(evidence.counts)
     support = np.asarray(space.support)
-    if count * support.size > MOST:
-        raise OptionError(
-            f"{count:,} draws of {support.size:,} probabilities are too many to hold; "
-            f"give draws={max(1, MOST // support.size):,}, or declare which successors are possible"
-        )
+    check_size(
+        count * support.size,
+        MAX_PROBABILITIES,
+        f"{count:,} draws are {count * support.size:,} probabilities",
+        f"give draws={max(1, MAX_PROBABILITIES // support.size):,}, or declare which successors are possible",
+    )
     alpha, words = concentration(space, DEFAULT if prior is None else prior)
     shape = np.where(support, alpha + counts, 1.0)
     result = np.empty((count, *support.shape))
@@ -59,30 +60,24 @@ def concentration(space: Space, prior: Any) -> tuple[Float[np.ndarray, "S A n"],
     S, A, _ = succ.shape
     where = "each possible successor of a pair"
     if isinstance(prior, str):
-        if prior not in NAMED:
-            raise OptionError(
-                f"prior is {short_repr(prior)}; it must be one of {', '.join(map(repr, NAMED))}, a number or an array "
-                f"[S, A, S]{did_you_mean(prior, NAMED)}"
-            )
+        meaning = f"one of {', '.join(map(repr, NAMED))}, a number or an array [S, A, S]{did_you_mean(prior, NAMED)}"
+        require(prior in NAMED, "prior", prior, meaning)
         number = NAMED[prior]
         if number == "1/m":
             words = "Dirichlet, 1/m for each of the m possible successors of a pair"
             return 1 / np.broadcast_to(support.sum(-1, keepdims=True), succ.shape), words
         return np.full(succ.shape, 0.5 if number == "1/2" else 1.0), f"Dirichlet, {number} for {where}"
     table = check_floats(prior, "prior")
+    meaning = f"a number, or an array [S, A, S] = {(S, A, S)}"
+    require_shape(table.shape in ((), (S, A, S)), "prior", table.shape, meaning, OptionError)
     if table.ndim == 0:
         alpha, words = np.full(succ.shape, float(table)), f"Dirichlet, {float(table):g} for {where}"
-    elif table.shape == (S, A, S):
+    else:
         alpha = np.take_along_axis(redirect_forbidden(space.acts, table), succ, axis=-1)
         words = "Dirichlet as given"
-    else:
-        raise OptionError(
-            f"prior has shape {table.shape}; concentrations are a number, or an array [S, A, S] = {(S, A, S)}"
-        )
     bad = np.argwhere(support & ~((alpha > 0) & np.isfinite(alpha)))
     if bad.size:
         s, a, j = bad[0]
-        raise OptionError(
-            f"prior is {alpha[s, a, j]:g} for (s={s}, a={a}) -> {succ[s, a, j]}; a concentration is a number above 0"
-        )
+        name = f"prior for (s={s}, a={a}) -> {succ[s, a, j]}"
+        require(False, name, alpha[s, a, j], "a number above 0")
     return alpha, words

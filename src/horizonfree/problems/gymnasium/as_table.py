@@ -16,8 +16,9 @@ from jaxtyping import Float
 
 from horizonfree._validation import check_int
 from horizonfree.errors import ModelError, OptionError, ShapeError, UnknownNameError
+from horizonfree.mdp.names import start_of, with_names
 from horizonfree.mdp.space import start_distribution
-from horizonfree.problems.classes import Tabular
+from horizonfree.problems.classes import UNKNOWN, Tabular
 from horizonfree.problems.endings import ENDED, UNDECLARED
 from horizonfree.problems.gymnasium.from_env import ended_in, layout_of, read_table
 from horizonfree.problems.gymnasium.live import Encode, check_encode, check_is_env, encoded_state
@@ -71,7 +72,9 @@ def unknown_table(
             "states, encode=function, num_states=100"
         )
     H = _time_limit(env) if horizon is None else horizon
+    names = None if encode is not None else names_in(env, "state")
     start = _start(env, S, encode) if start is None else start
+    start = start_of(with_names(_layout(env, S, encode, has_start=False), names), start, S, UNKNOWN)
     if encode is not None and isinstance(start, str):
         raise OptionError(
             "start='unknown' needs states as observations; wrap the environment instead of passing encode=: "
@@ -88,7 +91,7 @@ def unknown_table(
         H,
         start,
         terminal=terminal,
-        states=None if encode is not None else names_in(env, "state"),
+        states=names,
         actions=names_in(env, "action") or layout_of(env.unwrapped, A=A).get("actions"),
         layout=layout,
         name=env.spec.id if env.spec is not None else type(env.unwrapped).__name__,

@@ -17,11 +17,17 @@ from jaxtyping import Float
 from horizonfree._extras import needs_extra
 from horizonfree._validation import check_count, check_floats, check_int, require, short_repr
 from horizonfree.errors import OptionError, ShapeError
-from horizonfree.problems.gymnasium.flatten import MAX_ELEMENTS, Flattened, Numbering, leaves
+from horizonfree.problems.gymnasium.flatten import (
+    MAX_ELEMENTS,
+    Flattened,
+    Numbering,
+    coordinates,
+    example_bins,
+)
 
 with needs_extra("gymnasium", "environments of Gymnasium"):
     import gymnasium
-    from gymnasium.spaces import Box, Discrete
+    from gymnasium.spaces import Discrete
 
 MAX_BINS = 10**6
 OVER = "over"  # name of the last state
@@ -123,7 +129,7 @@ def discretize(
     Discrete(3)
     """
     require(isinstance(env, gymnasium.Env), "env", env, "a gymnasium.Env", ShapeError)
-    observed, acted = _coordinates(env.observation_space), _coordinates(env.action_space)
+    observed, acted = coordinates(env.observation_space), coordinates(env.action_space)
     if not observed and not acted:
         raise ShapeError(
             f"env has observations {env.observation_space} and actions {env.action_space}; discretize is for a Box. "
@@ -256,16 +262,6 @@ def _draw(cut: Any, part: int, state: int, rng: np.random.Generator) -> float:
     return float(rng.uniform(low, high))
 
 
-def _coordinates(space: Any) -> list[tuple[float, float]]:
-    """The bounds of the coordinates of all boxes in a space."""
-    return [
-        (float(low), float(high))
-        for leaf in leaves(space)
-        if isinstance(leaf, Box)
-        for low, high in zip(leaf.low.flat, leaf.high.flat)
-    ]
-
-
 def _per_coordinate(x: Any, name: str, kind: str, n: int) -> list[Any]:
     per_axis = list(x) if np.iterable(x) else [x] * n
     if len(per_axis) != n:
@@ -290,14 +286,10 @@ def _inner_edges(
     if not np.iterable(bins):
         number = check_int(bins, f"bins[{i}]", 1, MAX_BINS, f"a whole number from 1 to {MAX_BINS:,}")
         if number > 1 and not np.isfinite([low, high]).all():
-            line = ", ".join(
-                str(x) if np.iterable(x) or np.isfinite(b).all() else "[-1, 0, 1]"
-                for x, b in zip(per_axis, bounds)
-            )
+            line = example_bins(bounds, per_axis)
             raise OptionError(
                 f"coordinate {i} of the observations goes from {low:g} to {high:g}; give its inner edges instead of "
-                f"{number} bins, for example hf.discretize(env, [{line}]), at the shell "
-                f"--param 'bins=[{line}]'"
+                f"{number} bins, for example hf.discretize(env, {line}), at the shell --param 'bins={line}'"
             )
         return np.linspace(low, high, number + 1)[1:-1] if number > 1 else np.zeros(0)
     return _increasing(bins, f"bins[{i}]", "a list of inner edges, finite and increasing")

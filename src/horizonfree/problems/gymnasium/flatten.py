@@ -178,7 +178,12 @@ def _finite(space: Space[Any], kind: str) -> Numbering:
     if not boxes:
         return Numbering(space, (), kind)
     if all(isinstance(leaf, Box) for leaf in boxes):
-        advice = "cut it into cells, hf.explore(hf.discretize(env, 10), ...); at the shell --param bins=10"
+        bounds = coordinates(space)
+        is_bounded = bool(np.isfinite(bounds).all()) or kind == "action"
+        bins = "10" if is_bounded else example_bins(bounds, [10] * len(bounds))
+        quote = "" if is_bounded else "'"
+        shell = f"--param {quote}bins={bins}{quote}"
+        advice = f"cut it into cells, hf.explore(hf.discretize(env, {bins}), ...); at the shell {shell}"
     else:
         advice = "wrap the environment so that it has finitely many elements"
     encode = (
@@ -187,6 +192,22 @@ def _finite(space: Space[Any], kind: str) -> Numbering:
     raise ShapeError(
         f"the {kind} space of the environment is {shorten(space)}; a table needs finite spaces: {advice}{encode}"
     )
+
+
+def coordinates(space: Space[Any]) -> list[tuple[float, float]]:
+    """The bounds of the coordinates of all boxes in a space."""
+    return [
+        (float(low), float(high))
+        for leaf in leaves(space)
+        if isinstance(leaf, Box)
+        for low, high in zip(leaf.low.flat, leaf.high.flat)
+    ]
+
+
+def example_bins(bounds: Sequence[tuple[float, float]], bins: Sequence[Any]) -> str:
+    """These bins as text, with inner edges for unbounded coordinates that have none."""
+    texts = (str(x) if np.iterable(x) or np.isfinite(b).all() else "[-1, 0, 1]" for x, b in zip(bins, bounds))
+    return f"[{', '.join(texts)}]"
 
 
 def leaves(space: Space[Any]) -> Iterator[Space[Any]]:

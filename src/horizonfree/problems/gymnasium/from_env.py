@@ -17,6 +17,7 @@ from horizonfree._extras import needs_extra
 from horizonfree._validation import check_floats, check_shape, short_repr, shorten
 from horizonfree.errors import KernelError, ModelError, OptionError, ShapeError, UnknownNameError
 from horizonfree.mdp.names import STATE_BEFORE_START
+from horizonfree.mdp.names import start_of as start_of_layout
 from horizonfree.mdp.space import TOLERANCE, start_distribution
 from horizonfree.problems.classes import Mixture
 from horizonfree.problems.endings import (
@@ -56,8 +57,8 @@ def read_table(env: Any) -> Table:
     kind = type(env).__name__
     if not hasattr(env, "P"):
         raise ShapeError(
-            f"{kind} has no table P; build the model class yourself (Mixture.from_kernels) and explore the environment "
-            "with known=problem"
+            f"{kind} has no table P, from which a problem could simulate itself; explore the environment itself, "
+            "hf.explore(env, ...) (at the shell horizonfree explore gymnasium:ID); with a model, known=problem"
         )
     P = env.P
     try:
@@ -173,9 +174,9 @@ def from_gymnasium(
 ) -> Problem:
     """A problem from an environment, its id, or a list of either (the base models of a mixture).
 
-    start: the state in which every episode starts, or a distribution over states; by default the environment's own.
-    Where the environments of a list have different starts, the start is unknown as well: a state is added, numbered
-    last, in which every action leads to the first state, in the first of the `horizon` steps.
+    start: the state in which every episode starts (a cell on a map), or a distribution; by default the environment's
+    own. Where the environments of a list have different starts, the start is unknown as well: a state is added,
+    numbered last, in which every action leads to the first state, in the first of the `horizon` steps.
     weights: the truth of a list, optional. make_kwargs are for gymnasium.make.
 
     Taxi with a fickle passenger has one more bit of state, "the passenger has been driven a step": state s + 500,
@@ -193,6 +194,8 @@ def from_gymnasium(
     if not envs:
         raise ShapeError("the list of environments is empty; give at least one")
     bare = [_make(e, make_kwargs) for e in envs]
+    S = getattr(getattr(bare[0], "observation_space", None), "n", None)
+    start = start if S is None else start_of_layout(layout_of(bare[0], S), start, int(S))
     base = None if is_list else _slippery_base(bare[0], start)
     is_tabular = base is None and not is_list
     base = base or _mixture_of(bare, start, weights, _distinct_names(bare) if is_list else None)

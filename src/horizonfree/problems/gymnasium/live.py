@@ -163,7 +163,7 @@ def attempt(
             where = _join_states([space.id_of(int(s)) for s in starts])
             raise ModelError(
                 f"the environment started in state {space.id_of(first)}; the model class starts in {where}; give it as "
-                "start= a distribution over all states in which episodes may start, or, for an unknown table, "
+                "start= a distribution over all states in which episodes may start, or, for a tabular MDP, "
                 "start='unknown'"
             )
         s[:] = first

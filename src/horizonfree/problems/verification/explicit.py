@@ -15,7 +15,7 @@ import scipy  # loads `scipy.sparse` when it is asked for
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._repr import ReprMixin, ReprTable, join_names
-from horizonfree._validation import did_you_mean, short_repr
+from horizonfree._validation import check_choice, short_repr
 from horizonfree.errors import KernelError, OptionError, ShapeError
 from horizonfree.mdp.events import OPEN, WON, Event
 from horizonfree.mdp.names import LABELLED, LABELS, PAID, REWARDS
@@ -24,7 +24,7 @@ from horizonfree.problems.problem import Problem
 from horizonfree.problems.verification import properties
 from horizonfree.problems.verification.properties import Accumulated
 
-LARGEST = 2**24  # states, choices or branches of a file
+MAX_MODEL_SIZE = 2**24  # states, choices or branches of a file
 UNNAMED = ("", "__NOLABEL__")  # how files name choices that have no name
 
 
@@ -297,11 +297,7 @@ class Lists:
 
 def value(model: ExplicitModel, text: str, uncertainty: str = "robust") -> float:
     """The value of a property in the initial state; the mean over several, which are alike."""
-    if not isinstance(uncertainty, str) or uncertainty not in UNCERTAINTY:
-        raise OptionError(
-            f"uncertainty is {short_repr(uncertainty)}; it must be 'robust' or 'cooperative'"
-            + did_you_mean(uncertainty, UNCERTAINTY)
-        )
+    check_choice(uncertainty, "uncertainty", UNCERTAINTY)
     return float(values(model, text, uncertainty == "cooperative")[model.initial].mean())
 
 

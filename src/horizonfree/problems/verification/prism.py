@@ -1,7 +1,7 @@
 """PRISM and JANI models with unknown constants, through stormpy (extra `storm`).
 
 A model whose probabilities are polynomials in the unknown constants is a linear mixture MDP (affine.py). Others are a
-mixture of kernels, one for each combination of declared values of the constants, or an unknown table of which the
+mixture of kernels, one for each combination of declared values of the constants, or a tabular MDP of which the
 possible transitions are known.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 import scipy  # loads `scipy.sparse` when it is asked for
 
 from horizonfree._extras import needs_extra
-from horizonfree._validation import require, short_repr, suggestion
+from horizonfree._validation import check_size, reading, require, short_repr, suggestion
 from horizonfree.errors import FeatureError, KernelError, OptionError, UnknownNameError
 from horizonfree.models.mixture import features
 from horizonfree.models.mixture.valid import longest
@@ -36,7 +36,7 @@ from horizonfree.problems.verification.affine import (
     polynomial,
 )
 from horizonfree.problems.verification.explicit import (
-    LARGEST,
+    MAX_MODEL_SIZE,
     check_path,
     layout_of,
     numbered_actions,
@@ -44,9 +44,9 @@ from horizonfree.problems.verification.explicit import (
 )
 
 KINDS = ("mixture", "table")
-MOST_FEATURES, MOST_KERNELS = 64, 64
+MAX_FEATURES, MAX_KERNELS = 64, 64
 SKIPPED = ("init", "deadlock")  # labels that Storm adds
-ROUNDED = 1 + 1e-9
+BOUND_MARGIN = 1 + 1e-9
 
 
 def from_prism(
@@ -139,11 +139,8 @@ def _of_polynomials(built: Built, shared: dict[str, Any]) -> Problem:
         result.append(known[text])
     _check_sums(built, result)
     span = basis(result)
-    if len(span) > MOST_FEATURES:
-        raise FeatureError(
-            f"the probabilities are of {len(span)} independent polynomials in the unknown constants, at most "
-            f"{MOST_FEATURES} are supported; take kind='table', or fewer unknown constants"
-        )
+    what = f"the probabilities are of {len(span)} independent polynomials in the unknown constants"
+    check_size(len(span), MAX_FEATURES, what, "take kind='table', or fewer unknown constants", FeatureError)
     rows = [
         (s, a, to, i, float(part[monomial]))
         for s, a, to, part in zip(built.s, built.a, built.to, result)
@@ -153,7 +150,7 @@ def _of_polynomials(built: Built, shared: dict[str, Any]) -> Problem:
     s, a, to, i, c = (np.array(column) for column in zip(*rows))
     S, A = built.allowed.shape
     shape = (S, A, len(span))
-    bound = longest(features.from_features((s, a, to, i, c), shape, built.allowed)[1]) * ROUNDED
+    bound = longest(features.from_features((s, a, to, i, c), shape, built.allowed)[1]) * BOUND_MARGIN
     if not np.isfinite(bound):
         raise FeatureError(
             "the probabilities leave some unknown constant without limits, so that it cannot be learnt; fix it"
@@ -188,10 +185,8 @@ def _of_values(
             f"unknown={{...}} has values for {', '.join(values)} and none for {', '.join(missing)}"
         )
     grid = [dict(zip(values, x)) for x in itertools.product(*values.values())]
-    if len(grid) > MOST_KERNELS:
-        raise OptionError(
-            f"the declared values have {len(grid)} combinations; at most {MOST_KERNELS} are supported"
-        )
+    what = f"the declared values have {len(grid)} combinations"
+    check_size(len(grid), MAX_KERNELS, what, "declare fewer values")
     kernels = {", ".join(f"{k}={float(x):g}" for k, x in point.items()): point for point in grid}
     weights = None
     if built.truth is not None:
@@ -326,21 +321,15 @@ def _plain(error: Exception) -> str:
 
 def _without_values(path: Path, unknown: list[str]) -> tuple[str, dict[str, Fraction]]:
     """The text of the model with the values of unknown constants taken out, and these values."""
-    try:
+    with reading(f"model {path}", "text"):
         text = path.read_text()
-    except OSError as error:
-        raise OptionError(f"model {path}: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise OptionError(f"model {path} is not text: {error}") from None
     constants: dict[str, Fraction] = {}
     if path.suffix.lower() == ".jani":
-        try:
+        with reading(f"model {path}", "a JANI model", ValueError, AttributeError):
             content = json.loads(text)
             for constant in content.get("constants", []):
                 if constant.get("name") in unknown and "value" in constant:
                     constants[constant["name"]] = _number(constant.pop("value"), constant["name"])
-        except (ValueError, AttributeError) as error:
-            raise OptionError(f"model {path} is no JANI model: {error}") from None
         return json.dumps(content), constants
     for name in unknown:
         defined = re.compile(rf"\bconst\s+(?:double\s+|rational\s+)?{re.escape(name)}\s*=\s*([^;]+);")
@@ -357,8 +346,9 @@ def _lists(model: Any, path: Path, truth: dict[str, Fraction] | None) -> Built:
     if kind not in ("DTMC", "MDP"):
         raise OptionError(f"{path} is a {kind}; only DTMCs and MDPs are supported")
     S = model.nr_states
-    if max(S, model.nr_transitions) > LARGEST:
-        raise OptionError(f"{path} has {S:,} states; take smaller constants")
+    check_size(
+        max(S, model.nr_transitions), MAX_MODEL_SIZE, f"{path} has {S:,} states", "take smaller constants"
+    )
     first, names = [0], []
     choice, s, to, functions = [], [], [], []
     for state in model.states:

@@ -11,7 +11,7 @@ with one action. Everything else is refused with this list.
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -128,35 +128,35 @@ def property(text: Any) -> Property:
         return text
     head = _HEAD.fullmatch(text) if isinstance(text, str) else None
     if head is None:
-        raise _refused(text, "it is not of the form P...=? [...] or R...=? [...]")
+        _refuse(text, "it is not of the form P...=? [...] or R...=? [...]")
     operator, reward, direction, path = head.groups()
     is_max = None if direction is None else direction == "max"
     if operator == "R":
         cumulated = _CUMULATED.fullmatch(path)
         if cumulated is None:
-            raise _refused(text, "of rewards only C<=k is supported")
+            _refuse(text, "of rewards only C<=k is supported")
         return Property(text, "C", _steps(text, *cumulated.groups()), is_max, reward=reward or "")
     if reward is not None:
-        raise _refused(text, 'P has no {"..."}')
+        _refuse(text, 'P has no {"..."}')
     reader = _Reader(text, path)
     left = () if reader.sees("F", "G") else reader.formula()
     kind, bound = reader.operator()
     right = reader.formula()
     reader.end()
     if (kind == "U") != bool(left):
-        raise _refused(text, "U stands between two sets of states, F and G in front of one")
+        _refuse(text, "U stands between two sets of states, F and G in front of one")
     return Property(text, kind, _steps(text, *re.fullmatch(_BOUND, bound).groups()), is_max, left, right)  # type: ignore[union-attr]  # it was matched before
 
 
 def _steps(text: str, sign: str, number: str) -> int:
     steps = int(number) - (sign == "<")
     if not 0 <= steps < MAX_HORIZON:
-        raise _refused(text, f"the bound must be 0 to {MAX_HORIZON - 1:,} steps")
+        _refuse(text, f"the bound must be 0 to {MAX_HORIZON - 1:,} steps")
     return steps
 
 
-def _refused(text: Any, why: str) -> OptionError:
-    return OptionError(f"the property {short_repr(text)} is not supported: {why}; supported are {SUPPORTED}")
+def _refuse(text: Any, why: str) -> NoReturn:
+    raise OptionError(f"the property {short_repr(text)} is not supported: {why}; supported are {SUPPORTED}")
 
 
 class _Reader:
@@ -167,7 +167,7 @@ class _Reader:
         while path[at:].strip():
             result = _TOKEN.match(path, at)
             if result is None:
-                raise _refused(text, f"{path[at:].strip()[:30]!r} cannot be read")
+                _refuse(text, f"{path[at:].strip()[:30]!r} cannot be read")
             name, constant, sign, operator, bound = result.groups()
             kind = "name" if name else "constant" if constant else "sign" if sign else "operator"
             self.tokens.append((kind, name or constant or sign or operator, bound))
@@ -191,7 +191,7 @@ class _Reader:
     def operator(self) -> tuple[str, str]:
         """F, G or U with its bound."""
         if not self.takes("F", "G", "U"):
-            raise _refused(self.text, "F<=k, G<=k or U<=k is missing")
+            _refuse(self.text, "F<=k, G<=k or U<=k is missing")
         _, name, bound = self.tokens[self.at - 1]
         return name, bound
 
@@ -203,7 +203,7 @@ class _Reader:
     def end(self) -> None:
         """Refuse what is left over."""
         if self.at < len(self.tokens):
-            raise _refused(self.text, f"{self.tokens[self.at][1]!r} is one too many")
+            _refuse(self.text, f"{self.tokens[self.at][1]!r} is one too many")
 
     def _or(self) -> tuple[Any, ...]:
         result = self._and()
@@ -223,10 +223,10 @@ class _Reader:
         if self.takes("("):
             result = self.formula()
             if not self.takes(")"):
-                raise _refused(self.text, "a parenthesis is not closed")
+                _refuse(self.text, "a parenthesis is not closed")
             return result
         if self.at >= len(self.tokens) or self.tokens[self.at][0] not in ("name", "constant"):
-            raise _refused(self.text, "a set of states is missing")
+            _refuse(self.text, "a set of states is missing")
         kind, value, _ = self.tokens[self.at]
         self.at += 1
         return (kind, value)

@@ -15,11 +15,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from horizonfree import __version__
-from horizonfree.errors import HorizonfreeError, OptionError
-from horizonfree.problems.verification.explicit import LARGEST, ExplicitModel, check_path, checked
+from horizonfree._validation import reading
+from horizonfree.errors import OptionError
+from horizonfree.problems.verification.explicit import MAX_MODEL_SIZE, ExplicitModel, check_path, checked
 
 NAMES = "state-names"  # where our own files have names of states: parameters of the tool, in the index
-MOST_FILES, MOST_BYTES = 10_000, 2**31
+MAX_FILES, MAX_BYTES = 10_000, 2**31
 SIZES = {"double": 64, "double-interval": 128, "rational": 128, "rational-interval": 256}
 BITS = {"bool": 1, "int": 64, "uint": 64, "string": 64}
 
@@ -37,36 +38,26 @@ def read_umb(path: Any) -> ExplicitModel:
     4
     """
     file = check_path(path)
-    try:
+    with reading(file, DAMAGED, KeyError, TypeError, AttributeError, ValueError):
         return _Reader(file, _members(file)).model()
-    except HorizonfreeError:
-        raise
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise OptionError(f"{file}: index.json is damaged: {type(error).__name__}: {error}") from None
+
+
+DAMAGED = "a UMB file; its index.json is damaged"
 
 
 def _members(file: Path) -> dict[str, bytes]:
     """The files of an archive by name."""
     result: dict[str, bytes] = {}
     total = 0
-    try:
-        with tarfile.open(file, "r:*") as archive:
-            for member in archive:
-                if not member.isfile():
-                    continue
-                total += member.size
-                if len(result) >= MOST_FILES or total > MOST_BYTES:
-                    raise OptionError(f"{file} holds more than {MOST_FILES:,} files or {MOST_BYTES:,} bytes")
-                content = archive.extractfile(member)
-                result[member.name.removeprefix("./").lstrip("/")] = (
-                    b"" if content is None else content.read()
-                )
-    except OptionError:
-        raise
-    except OSError as error:
-        raise OptionError(f"model {file}: {error.strerror or error}") from None
-    except Exception as error:  # an archive can be damaged in many ways
-        raise OptionError(f"{file} is no UMB archive: {error}") from None
+    with reading(f"model {file}", "a UMB archive", Exception), tarfile.open(file, "r:*") as archive:
+        for member in archive:
+            if not member.isfile():
+                continue
+            total += member.size
+            if len(result) >= MAX_FILES or total > MAX_BYTES:
+                raise OptionError(f"{file} holds more than {MAX_FILES:,} files or {MAX_BYTES:,} bytes")
+            content = archive.extractfile(member)
+            result[member.name.removeprefix("./").lstrip("/")] = b"" if content is None else content.read()
     return result
 
 
@@ -183,8 +174,10 @@ class _Reader:
     def size(self, system: Mapping[str, Any], key: str) -> int:
         """A declared number."""
         found = system[key]
-        if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= LARGEST:
-            self.fail("index.json", f"{key} is {str(found)[:30]}; it must be a number up to {LARGEST:,}")
+        if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= MAX_MODEL_SIZE:
+            self.fail(
+                "index.json", f"{key} is {str(found)[:30]}; it must be a number up to {MAX_MODEL_SIZE:,}"
+            )
         return found
 
     def actions(self, system: Mapping[str, Any], C: int) -> Sequence[str]:

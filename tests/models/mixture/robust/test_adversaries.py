@@ -51,9 +51,7 @@ def counted(problem, name, zeta, runs, judged):
         if any(left) or inside == judged:
             continue
         inside += 1
-        found = certify.robust_confidence(
-            problem.model, mine[-1], delta=DELTA, declared=hf.Misspecification(tv=zeta)
-        )
+        found = problem.model.robust_confidence(mine[-1], DELTA)(hf.Misspecification(tv=zeta))
         lost += bool(found.is_refuted) or not is_inside(found.ball, known.p)
         ratios += losses(problem, found, zeta)
     exceeded = sum(x > 1 + 1e-9 for x in ratios)
@@ -133,9 +131,7 @@ def test_certificates_hold_while_the_parameter_drifts_inside_the_ball(problem):
         left = adv.leaves_bets(known, mine, predicted[i], 0.1, DELTA)
         left |= adv.leaves_rows(known, adv.intervals_of_rows(known, [mine], 0.1, DELTA), 0.1)
         left |= adv.leaves_spaces(known, mine, predicted[i], 0.1, DELTA)
-        found = certify.robust_confidence(
-            problem.model, mine, delta=DELTA, declared=hf.Misspecification(tv=0.1)
-        )
+        found = problem.model.robust_confidence(mine, DELTA)(hf.Misspecification(tv=0.1))
         if not left:
             assert is_inside(found.ball, known.p)
             assert max(losses(problem, found, 0.1)) <= 1 + 1e-9

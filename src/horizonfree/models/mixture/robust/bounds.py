@@ -36,8 +36,7 @@ from horizonfree.guarantees.divergence import Divergence, RowDivergence, curvatu
 from horizonfree.mdp.space import Space
 from horizonfree.models.base import Bounds, Policy, length, opnorm
 from horizonfree.models.mixture import tangent
-from horizonfree.models.mixture.divergence import MAX_MASS_LEFT_OUT, THRESHOLDS, at_slots
-from horizonfree.models.mixture.ellipsoid import Ellipsoid
+from horizonfree.models.mixture.ellipsoid import MAX_MASS_LEFT_OUT, THRESHOLDS, Ellipsoid, at_slots
 from horizonfree.models.mixture.tangent import OPTIMALITY_TOLERANCE, EllipsoidAround, Values
 from horizonfree.models.mixture.valid import ValidSet
 

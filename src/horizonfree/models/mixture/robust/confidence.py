@@ -20,8 +20,7 @@ from horizonfree.mdp.space import TOLERANCE, Kernel, Space
 from horizonfree.models.base import Bounds, Confidence, Policy
 from horizonfree.models.misspecification import Misspecification
 from horizonfree.models.mixture.confidence import largest_loss_in
-from horizonfree.models.mixture.divergence import compare, tilts
-from horizonfree.models.mixture.ellipsoid import Ellipsoid
+from horizonfree.models.mixture.ellipsoid import Ellipsoid, compare, tilts
 from horizonfree.models.mixture.evidence import MixtureEvidence, Record
 from horizonfree.models.mixture.robust.bounds import compare_within, robust_bounds, successors
 from horizonfree.models.mixture.robust.sets import SharedData, confidence_sets, shared_data
