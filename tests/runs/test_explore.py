@@ -177,7 +177,7 @@ class OfTables(Uniform):
 
 def test_an_explorer_of_another_class_of_models_is_refused(problem: hf.Problem) -> None:
     words = (
-        r"explorer OfTables\(\) learns a Table, but this problem has a MixtureModel; choose another explorer"
+        r"explorer '[^']*OfTables' learns a Table, but this problem has a MixtureModel; choose another explorer"
     )
     with pytest.raises(OptionError, match=words):
         hf.explore(problem, OfTables(), episodes=1)
