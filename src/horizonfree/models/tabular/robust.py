@@ -221,10 +221,10 @@ class RobustTabularConfidence(Confidence):
 
     def condition(self) -> str:
         """What the certificate assumes of the radii."""
-        within, zeta = f"{round_up(self.largest):.3g}", self.laws.zeta[tuple(self.pairs.T)]
+        within = f"{round_up(self.largest):.3g}"
         if self.way:
             within = f"a divergence of {round_up(2 * self.largest**2):.3g} ({self.way})"
-        elif zeta.size and np.ptp(zeta) > 0:
+        elif len(self.pairs) and np.ptp(self.laws.zeta[tuple(self.pairs.T)]) > 0:
             within = f"its radius, {within} at most,"
         return f", if every transition law is within {within} of one and the same table"
 
