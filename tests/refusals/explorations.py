@@ -80,7 +80,11 @@ TABLE: dict[str, Function] = {
             "progress": False,
         },
         [
-            *(({"problem": x}, f"problem is {short_repr(x)}; it must be a") for x in NO_PROBLEMS),
+            *(
+                ({"problem": x}, f"problem is {short_repr(x)}; it must be a")
+                for x in NO_PROBLEMS
+                if not isinstance(x, str)
+            ),
             *BUDGET_ROWS,
             *PROGRESS_ROWS,
             *EXPLORER_ROWS,
