@@ -208,7 +208,7 @@ def test_runs_that_have_no_such_plans_say_why(run: Run, monkeypatch: pytest.Monk
     sampled = hf.from_simulators([step, step], num_states=4, num_actions=2, samples=50, horizon=4)
     runs = {
         "certificates of linear MDPs": hf.explore(linear, "uniform", episodes=5, progress=False),
-        "estimates from samples": hf.from_episodes(sampled, ([[0, 1, 1, 2, 2]], [[0, 1, 1, 0]])),
+        "estimated from samples": hf.from_episodes(sampled, ([[0, 1, 1, 2, 2]], [[0, 1, 1, 0]])),
         "one step an episode": hf.explore(
             hf.make("zoned-grid", size=2, zones=1, horizon=1), episodes=2, progress=False
         ),
