@@ -4,7 +4,7 @@
 
 A process of its own serves on a free loopback port; this one sends a bounded number of requests a second, one after the
 other, and nothing anywhere else. It fails if the server stops, answers 500, prints a traceback, refuses a valid
-question, or grows by more than MOST_GROWTH after the first tenth of the time.
+question, or grows by more than MAX_GROWTH_BYTES after the first tenth of the time.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from collections import Counter
 from pathlib import Path
 from urllib.parse import urlsplit
 
-MOST_GROWTH = 64 * 2**20  # bytes after the beginning, in which caches fill
+MAX_GROWTH_BYTES = 64 * 2**20  # bytes after the beginning, in which caches fill
 PATIENCE = 15.0  # seconds for an answer
 SERVE = """
 import horizonfree as hf
@@ -165,7 +165,7 @@ def main() -> int:
     if "Traceback" in said:
         wrong.append(f"its terminal shows a failure:\n{said[-3000:]}")
     first, last = sizes[len(sizes) // 10], sizes[-1]
-    if last - first > MOST_GROWTH:
+    if last - first > MAX_GROWTH_BYTES:
         wrong.append(f"its memory grew by {(last - first) / 2**20:.1f} MiB")
     for name, number in sorted(sent.items()):
         print(f"{number:7,}  {name}")

@@ -39,7 +39,7 @@ OPERATORS = {
 SWAPPED = [("minimum", "maximum"), ("min", "max"), ("argmin", "argmax")]
 NAMES = {x: y for a, b in SWAPPED for x, y in ((a, b), (b, a))}
 SKIPPED = (ast.Raise, ast.Assert, ast.JoinedStr, ast.Import, ast.ImportFrom)
-MOST_FILES = 6  # of tests per change
+MAX_FILES = 6  # of tests per change
 PYTEST = "-x -q -n 0 -p no:cacheprovider -rfE"
 BUDGETS = ["tests/guarantees/test_budgets.py"]
 Change = tuple[Path, int, str, str, str]  # file, line, before, after, source
@@ -125,7 +125,7 @@ def nearest(path: Path) -> list[str]:
     ordered = [str(x.relative_to(ROOT)) for x in (*own, *named, *files)]
     budgets = [x for x in ordered if x.endswith("test_budgets.py")]
     budgets += BUDGETS * (path.parts[2] in ("models", "guarantees"))
-    return list(dict.fromkeys(ordered[:1] + budgets + ordered))[:MOST_FILES]
+    return list(dict.fromkeys(ordered[:1] + budgets + ordered))[:MAX_FILES]
 
 
 def failure(source: Path, tests: list[str], seconds: float, skipped: list[str]) -> str | None:

@@ -23,22 +23,22 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1] / "gallery"))
 import readings
 
-MOST = 32  # in stock, and asked for in a day
+MAX_STOCK = 32  # in stock, and asked for in a day
 LAWS = {"slow": 5.0, "busy": 11.0}  # orders a day, of the two Poisson laws that are mixed
 WEEKS = (32, 64, 96, 128)
 
 
 def shop() -> hf.Problem:
     """Order up to twenty in the morning, sell what is asked for and there; a week is an episode."""
-    laws = {name: poisson.pmf(np.arange(MOST + 1), mean) for name, mean in LAWS.items()}
+    laws = {name: poisson.pmf(np.arange(MAX_STOCK + 1), mean) for name, mean in LAWS.items()}
     for law in laws.values():
         law[-1] += 1 - law.sum()
 
     def night(stock: int, order: int, demand: int) -> int:
-        return max(min(stock + 2 * order, MOST) - demand, 0)
+        return max(min(stock + 2 * order, MAX_STOCK) - demand, 0)
 
-    sizes = {"num_states": MOST + 1, "num_actions": 11, "horizon": 7, "start": 16}
-    return hf.Mixture.from_noise(night, range(MOST + 1), models=laws, name="shop", **sizes)
+    sizes = {"num_states": MAX_STOCK + 1, "num_actions": 11, "horizon": 7, "start": 16}
+    return hf.Mixture.from_noise(night, range(MAX_STOCK + 1), models=laws, name="shop", **sizes)
 
 
 def weeks(days: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -47,7 +47,9 @@ def weeks(days: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.nd
     actions = rng.integers(11, size=demand.shape)
     states = np.full((len(demand), 8), 16)
     for h in range(7):
-        states[:, h + 1] = np.maximum(np.minimum(states[:, h] + 2 * actions[:, h], MOST) - demand[:, h], 0)
+        states[:, h + 1] = np.maximum(
+            np.minimum(states[:, h] + 2 * actions[:, h], MAX_STOCK) - demand[:, h], 0
+        )
     return states, actions
 
 

@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "shared"))
 ROWS = "rows.jsonl"
 TUNED = ("E1", "E2", "E3", "table1")  # their scales come from the tuning
-MOST_TASKS = 8  # whose compiled programmes a worker keeps: they add up until the system refuses to map more
+MAX_TASKS = 8  # whose compiled programmes a worker keeps: they add up until the system refuses to map more
 LOOK = 2.0  # seconds between two looks at the clock
 answers = 0  # of this worker
 
@@ -65,7 +65,7 @@ def answered(tasks: dict[str, dict]) -> dict[str, dict]:
 
     global answers
     answers += 1
-    if answers % MOST_TASKS == 0:
+    if answers % MAX_TASKS == 0:
         jax.clear_caches()
     try:
         return answers_of(tasks)

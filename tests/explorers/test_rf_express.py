@@ -75,7 +75,7 @@ def test_twenty_episodes_agree_with_the_printed_algorithm(clip, bonus_scale, poo
 
 
 SEEDS, DELTA = 200, 0.1
-MOST_FAILURES = (
+MAX_FAILURES = (
     45  # of 200 seeds, each with probability 0.1 at most: more than that has probability below 1e-6
 )
 SMALLEST = 1e-7  # of the bonus, at which the bound is no longer one
@@ -118,7 +118,7 @@ def test_values_at_the_start_are_misjudged_by_at_most_the_bound(two_hundred):
         found = w_of(problem, explorer, states, scale)
         assert (found.X >= 0).all()
         assert (found.X <= problem.horizon).all()
-        assert (wrong > error_bound(found.first)).sum() <= MOST_FAILURES
+        assert (wrong > error_bound(found.first)).sum() <= MAX_FAILURES
     assert (found.first < problem.horizon / 10).all()
     assert (wrong > error_bound(w_of(problem, explorer, states, SMALLEST).first)).mean() > 0.5
 

@@ -104,7 +104,7 @@ def test_twenty_episodes_agree_with_the_printed_algorithm(clip, bonus_scale, poo
 
 
 SEEDS, DELTA = 200, 0.1
-MOST_FAILURES = (
+MAX_FAILURES = (
     45  # of 200 seeds, each with probability 0.1 at most: more than that has probability below 1e-6
 )
 
@@ -153,7 +153,7 @@ def test_values_are_misjudged_by_at_most_E(two_hundred, kind):
     E = bounds_of(problem, explorer, states, largest)
     assert (E >= 0).all()
     assert (E <= largest[:, None, None]).all()
-    assert (wrong[kind] > E + 1e-9).any((1, 2, 3)).sum() <= MOST_FAILURES
+    assert (wrong[kind] > E + 1e-9).any((1, 2, 3)).sum() <= MAX_FAILURES
     smaller = bounds_of(problem, explorer, states, largest, 1 / 30)
     assert (wrong[kind] > smaller + 1e-9).any((1, 2, 3)).mean() > 0.5
 

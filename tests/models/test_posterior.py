@@ -144,7 +144,7 @@ def test_two_weights_have_the_law_of_numerical_integration(truth, alpha):
 
     target, _ = by_hit_and_run._of_weights(problem.model.valid, np.asarray(run.evidence.row_counts), alpha)
     path, _ = by_hit_and_run.chains(target, np.eye(1), np.zeros((16, 1)), 3000, np.random.default_rng(0))
-    w = target.at.center[0] + path[100::10].ravel() * target.at.basis[0, 0]
+    w = target.coords.center[0] + path[100::10].ravel() * target.coords.basis[0, 0]
     assert agrees(w, exact(log_density))
     found = run.posterior(draws=1000, prior=alpha)
     assert found.convergence.r_hat < 1.01
@@ -163,7 +163,7 @@ def test_what_no_data_can_tell_keeps_its_prior():
     c = P[:, s, a, t]
     target, _ = by_hit_and_run._of_weights(problem.model.valid, np.asarray(run.evidence.row_counts), None)
     path, _ = by_hit_and_run.chains(target, np.eye(2), np.zeros((16, 2)), 9000, np.random.default_rng(1))
-    w = target.at.center + path[100::40].reshape(-1, 2) @ target.at.basis.T
+    w = target.coords.center + path[100::40].reshape(-1, 2) @ target.coords.basis.T
     both = w[:, 0] + w[:, 1]
     assert agrees(both, exact(lambda x: np.log(x) + np.log(np.outer(x, c[0]) + np.outer(1 - x, c[1])).sum(1)))
     assert agrees(w[:, 0] / both, stats.uniform())
@@ -175,9 +175,9 @@ def test_parameters_of_features_are_uniform_on_the_valid_ones_before_any_data():
 
     model = small.slips().model
     target = by_hit_and_run._of_parameters(model.valid, np.zeros(len(model.valid.rows), int), None)
-    q = len(target.at.z)
+    q = len(target.coords.z)
     path, _ = by_hit_and_run.chains(target, np.eye(q), np.zeros((16, q)), 9000, np.random.default_rng(2))
-    theta = target.at.center + path[100::40].reshape(-1, q) @ target.at.basis.T
+    theta = target.coords.center + path[100::40].reshape(-1, q) @ target.coords.basis.T
     for rate in theta[:, 1:].T / model.unit:
         assert agrees(rate, stats.uniform())
 
@@ -280,8 +280,10 @@ def test_names_of_kernels_and_states_decide_nothing_in_the_density():
     for own, prior, w in ((run, alpha, lambda w: w), (other, alpha[order], lambda w: w[:, order])):
         counts = np.asarray(own.evidence.row_counts)
         target, _ = by_hit_and_run._of_weights(own.problem.model.valid, counts, prior)
-        y = (w(rng_points := np.random.default_rng(9).dirichlet(np.ones(3), 20)) - 1 / 3) @ target.at.basis
-        logs.append(np.log(np.stack([target.at.p(x) for x in y])) @ target.exponents)
+        y = (
+            w(rng_points := np.random.default_rng(9).dirichlet(np.ones(3), 20)) - 1 / 3
+        ) @ target.coords.basis
+        logs.append(np.log(np.stack([target.coords.p(x) for x in y])) @ target.exponents)
         assert rng_points.shape == (20, 3)
     np.testing.assert_allclose(logs[0] - logs[0][0], logs[1] - logs[1][0], atol=1e-9)
 
@@ -368,7 +370,7 @@ def test_chains_that_have_not_converged_are_refused():
     run = logged(choosing(np.full(12, 1 / 12)), episodes=3)
     target, _ = by_hit_and_run._of_weights(run.problem.model.valid, np.asarray(run.evidence.row_counts), None)
     with pytest.raises(ModelError, match="not converged"):
-        by_hit_and_run.sampled(target, 10**6, np.random.default_rng(0), most_steps=1)
+        by_hit_and_run.sampled(target, 10**6, np.random.default_rng(0), max_steps=1)
 
 
 def test_the_check_of_convergence():

@@ -51,7 +51,7 @@ class Approximation(NamedTuple):
 def explored_with(model: MixtureModel, evidence: MixtureEvidence, delta: float) -> Approximation:
     """Approximately the ellipsoid of the e-process with the smallest slack per episode, no confidence set; traced."""
     valid, theta = model.valid, evidence.theta
-    at, p = coordinates(valid), jnp.maximum(valid.rows @ theta, TINY)
+    coords, p = coordinates(valid), jnp.maximum(valid.rows @ theta, TINY)
     slack = evidence.loss - jnp.log(delta * evidence.weights) + (evidence.since * jnp.log(p)).sum(-1)
     used = evidence.episodes - evidence.starts
     earliest = evidence.starts == evidence.starts.min()
@@ -59,10 +59,10 @@ def explored_with(model: MixtureModel, evidence: MixtureEvidence, delta: float) 
     d = theta.shape[0]
     inv, log_det = jnp.zeros((d, d)), jnp.zeros(())
     if valid.num_free > 0:
-        F = gram(at.z, known_of(valid, evidence.since[j]) / p**2)
-        root = at.basis @ whiten(F, jnp.eye(valid.num_free)).T
+        F = gram(coords.z, known_of(valid, evidence.since[j]) / p**2)
+        root = coords.basis @ whiten(F, jnp.eye(valid.num_free)).T
         inv = 2 * jnp.maximum(slack[j], 1.0) * root @ root.T
-        log_det = jnp.linalg.slogdet(gram(at.z, known_of(valid, evidence.row_counts) / p**2))[1]
+        log_det = jnp.linalg.slogdet(gram(coords.z, known_of(valid, evidence.row_counts) / p**2))[1]
     return Approximation(theta, inv + (TINY * jnp.trace(inv) + TINY**2) * jnp.eye(d), log_det)
 
 

@@ -199,7 +199,7 @@ def _at_successors(table: np.ndarray, succ: np.ndarray) -> np.ndarray:
 
 
 OPEN, WON, LOST = 0, 1, 2
-MOST_ENTRIES = 2**28  # of the reward of lifted states
+MAX_LIFTED_ENTRIES = 2**28  # of the reward of lifted states
 
 
 class Worth(NamedTuple):
@@ -232,7 +232,7 @@ class Event:
         numbers = (self.steps + 1) * 2 * S * A
         check_size(
             numbers,
-            MOST_ENTRIES,
+            MAX_LIFTED_ENTRIES,
             f"an event of {self.steps:,} steps needs {numbers:,} numbers",
             "ask for fewer steps",
         )
@@ -263,7 +263,7 @@ class EventLift(Lift):
         S, copies = space.num_states, 2 ** len(events)
         check_size(
             copies * space.succ.size,
-            MOST_ENTRIES,
+            MAX_LIFTED_ENTRIES,
             f"{len(events)} events make {copies:,} copies of {S:,} states",
             "ask for fewer events",
         )

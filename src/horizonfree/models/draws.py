@@ -20,7 +20,7 @@ from horizonfree._deprecated import renamed_words
 from horizonfree.errors import OptionError
 
 R_HAT = 1.01  # the largest that counts as converged
-LEAST_EFFECTIVE = 400  # effective draws below which R-hat itself is not reliable
+MIN_EFFECTIVE_DRAWS = 400  # effective draws below which R-hat itself is not reliable
 
 
 @dataclass(frozen=True)

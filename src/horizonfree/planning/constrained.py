@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 MIN_MASS = 1e-9  # of a state at a step; below it the solver's tolerance would choose the actions
 SOLVED, NO_SOLUTION = 0, 2  # of `scipy.optimize.linprog`
 MAX_NONZEROS = 10**7  # of the matrix of the programme: about a gigabyte in the solver
-MOST_PRICES = 200  # that are tried; about ten are enough
-ROUNDED = 1e-12  # a difference of totals that is rounding, as a share of their size
+MAX_PRICES = 200  # that are tried; about ten are enough
+ROUNDING_SHARE = 1e-12  # a difference of totals that is rounding, as a share of their size
 
 
 class ConstrainedSolution(NamedTuple):
@@ -152,12 +152,12 @@ class OccupancyProgram:
         """The best policy within one bound; the price is where the lines `dear` and `cheap` meet."""
         (cost,) = self.costs
         dear, cheap, price = self._line(reward, reward), self._line(-cost, reward), 0.0
-        size = ROUNDED * (1.0 + abs(bound) + abs(dear.value) + abs(cheap.value))
+        size = ROUNDING_SHARE * (1.0 + abs(bound) + abs(dear.value) + abs(cheap.value))
         if cheap.cost > bound + size:
             return None
         if dear.cost <= bound + size:
             return ConstrainedSolution(self._policy(dear.measure, reward), np.zeros(1), dear.value)
-        for _ in range(MOST_PRICES):
+        for _ in range(MAX_PRICES):
             price = max(0.0, (dear.value - cheap.value) / (dear.cost - cheap.cost))
             line = self._line(reward - price * cost, reward)
             known = dear.value - price * (dear.cost - bound)

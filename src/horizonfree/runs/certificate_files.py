@@ -47,7 +47,7 @@ KEYS = {
     "data": dict,
     "versions": dict,
 }
-MOST_BYTES = 2**26  # of a file
+MAX_BYTES = 2**26  # of a file
 KINDS = ("every reward", "rewards", "policy", "event")
 
 
@@ -193,8 +193,8 @@ def read(path: Any) -> dict[str, Any]:
     """The content of a certificate file, checked against the schema."""
     file = Path(files.resolve_path(path))
     with files.os_errors(file):
-        if file.stat().st_size > MOST_BYTES:
-            raise RunError(f"{file} has more than {MOST_BYTES:,} bytes; it is no certificate")
+        if file.stat().st_size > MAX_BYTES:
+            raise RunError(f"{file} has more than {MAX_BYTES:,} bytes; it is no certificate")
     content, _ = files.read_json(file)
     if content.get("format") != FORMAT:
         raise RunError(f"{file} is no certificate of this format: {content.get('format')!r}")

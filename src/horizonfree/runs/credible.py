@@ -19,7 +19,7 @@ from horizonfree.models.posterior import Posterior, posterior
 TIED = 1e-12  # a difference of two values that is rounding
 LEVEL = 0.95
 AFFORDABLE = 2e9  # transitions of dynamic programmes in a few seconds
-MOST_WEIGHTS = 16  # that are sampled in a few seconds
+MAX_WEIGHTS = 16  # that are sampled in a few seconds
 
 
 class Likely(NamedTuple):
@@ -116,9 +116,9 @@ def likely(credible: Credible, draws: int = 1000, *, work: float = AFFORDABLE) -
             refusal=f"{draws:,} draws take {cost:.1g} steps of dynamic programmes on a problem of this size; "
             f"about {most:,} draws would be fast"
         )
-    if credible.run.has_parameter and credible.run.evidence.theta.shape[-1] > MOST_WEIGHTS:
+    if credible.run.has_parameter and credible.run.evidence.theta.shape[-1] > MAX_WEIGHTS:
         return Likely(
-            refusal=f"more than {MOST_WEIGHTS} weights take long to sample; ask run.posterior() in Python"
+            refusal=f"more than {MAX_WEIGHTS} weights take long to sample; ask run.posterior() in Python"
         )
     try:
         mine = credible.under(credible.run.posterior(draws) if not credible.refusal else None)

@@ -20,7 +20,7 @@ from horizonfree.mdp.policies import is_allowed
 from horizonfree.problems.verification.explicit import ExplicitModel, checked, values_of_policy
 
 WHAT = ("interval", "estimate")
-MOST_GOALS = 8  # sets of states for which widths are compared
+MAX_GOALS = 8  # sets of states for which widths are compared
 
 
 def explicit_model(
@@ -109,9 +109,9 @@ def _written(run: Any, succ: np.ndarray, low: np.ndarray, high: np.ndarray) -> E
 def _widths(run: Any, model: ExplicitModel, delta: float) -> list[str]:
     """The widths of values of plans under the confidence set and under the interval MDP."""
     space, labels = run.problem.space, run.problem.labels
-    sets: dict[str, Any] = dict(list(labels.items())[:MOST_GOALS])
+    sets: dict[str, Any] = dict(list(labels.items())[:MAX_GOALS])
     if not sets:
-        visited = np.flatnonzero(np.asarray(space.reachable))[-MOST_GOALS:]
+        visited = np.flatnonzero(np.asarray(space.reachable))[-MAX_GOALS:]
         sets = {run.problem.state_name(int(s)): [int(s)] for s in visited}
     if space.horizon < 2:
         return []

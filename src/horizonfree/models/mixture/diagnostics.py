@@ -53,11 +53,11 @@ class MixtureDiagnostics(Diagnostics):
         model, valid = self.model, self.model.valid
         if valid.num_free == 0:
             return 0.0
-        at, theta = coordinates(valid), np.asarray(evidence.theta)
+        coords, theta = coordinates(valid), np.asarray(evidence.theta)
         p = np.where(valid.free, np.asarray(valid.rows) @ theta, 1.0)
         count = np.where(valid.virtual, 0.0, np.asarray(evidence.row_counts) + pseudo_counts(valid)[1])
-        F = (at.z * (count / p**2)) @ at.z.T
-        promise = (whiten(F, at.z) ** 2).sum(0) / p
+        F = (coords.z * (count / p**2)) @ coords.z.T
+        promise = (whiten(F, coords.z) ** 2).sum(0) / p
         gain = (
             at_slots(promise, np.asarray(valid.row_of)).sum(-1) * np.asarray(model.space.reachable)[:, None]
         )

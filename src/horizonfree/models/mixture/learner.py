@@ -28,7 +28,7 @@ from horizonfree._arrays import Array
 from horizonfree.guarantees.e_processes import EProcesses, check_e_processes
 from horizonfree.mdp.space import UNSEEN, Space, Trajectory
 from horizonfree.models.mixture.evidence import BLOCKS, STARTS, MixtureEvidence, Record
-from horizonfree.models.mixture.likelihood import KT_PSEUDO_COUNT, PREDICTOR_STEPS
+from horizonfree.models.mixture.likelihood import KT_PSEUDO_COUNT, MAX_BOUNDARY_SHARE, PREDICTOR_STEPS
 from horizonfree.models.mixture.valid import ValidSet
 from horizonfree.native import ffi
 from horizonfree.planning.traced import TIE, stationary_jax, take
@@ -242,7 +242,7 @@ def update_record(
 
 
 def pseudo_counts(valid: ValidSet) -> Float[Array, " 2"]:
-    """Per free row, of the two predictors: 1/2, and q/(2 R) of R free rows where that is less; traceable."""
+    """Pseudo-counts per free row of the two predictors: 1/2, and min(1/2, q/(2 R)) for R free rows; traceable."""
     return jnp.stack(
         [
             jnp.asarray(KT_PSEUDO_COUNT),
@@ -252,17 +252,19 @@ def pseudo_counts(valid: ValidSet) -> Float[Array, " 2"]:
 
 
 def predict(valid: ValidSet, counts: Int[Array, " R"], thetas: Float[Array, "2 d"]) -> Float[Array, "2 d"]:
-    """The regularised estimates for the next episode, a few Newton steps from the last ones; traceable.
+    """The two predictors for the next episode, a few Newton steps from the previous ones; traceable.
 
     They are inside Theta after any number of steps, which is all that an e-process needs.
     """
     if valid.num_free == 0:
         return thetas
-    at = coordinates(valid)
+    coords = coordinates(valid)
 
     def one(pseudo: Array, theta: Array) -> Array:
         c = jnp.where(valid.free, counts + pseudo, 0.0)
-        return at.theta(jax.lax.fori_loop(0, PREDICTOR_STEPS, lambda _, y: _newton(at, c, y)[0], at.y(theta)))
+        return coords.theta(
+            jax.lax.fori_loop(0, PREDICTOR_STEPS, lambda _, y: _newton(coords, c, y)[0], coords.y(theta))
+        )
 
     if counts.shape[0] > MAX_DENSE_ROWS:  # side by side both would search for their steps as long as one must
         result: Array = jax.lax.map(lambda x: one(*x), (pseudo_counts(valid), thetas))
@@ -271,31 +273,32 @@ def predict(valid: ValidSet, counts: Int[Array, " R"], thetas: Float[Array, "2 d
 
 
 def _newton(
-    at: Coordinates, c: Float[Array, " R"], y: Float[Array, " q"]
+    coords: Coordinates, c: Float[Array, " R"], y: Float[Array, " q"]
 ) -> tuple[Float[Array, " q"], Float[Array, ""]]:
     """One Newton step on f with a line search, and the decrement before it. Never leaves p > 0.
 
-    With many rows a whole step that takes from no row more than a share m = QUARTER of its p is not compared with half
-    of it: along the step f' <= D (-1 + t / (1 - m t)), D = dy'Hessian dy, and from t = 1/2 to 1 that is -0.03 D in all.
+    With many rows a whole step that takes from no row more than a share m = SAFE_DECREASE of its p is not compared
+    with half of it: along the step f' <= D (-1 + t / (1 - m t)), D = dy'Hessian dy, and from t = 1/2 to 1 that is
+    -0.03 D in all.
     """
-    p = jnp.where(c > 0, at.p(y), 1.0)
+    p = jnp.where(c > 0, coords.p(y), 1.0)
     w = c / p
-    grad = -(at.z @ w)
-    Hessian = gram(at.z, w / p)
+    grad = -(coords.z @ w)
+    Hessian = gram(coords.z, w / p)
     dy = solve(Hessian, -grad)
-    x = dy @ at.z / p  # relative change of each probability
-    longest = 0.95 / jnp.maximum(-x.min(), 0.95)  # min(1, 95 % of the way to the boundary)
+    x = dy @ coords.z / p  # relative change of each probability
+    max_step = MAX_BOUNDARY_SHARE / jnp.maximum(-x.min(), MAX_BOUNDARY_SHARE)  # at most 1
 
-    def searched() -> tuple[Array, Array]:
-        return _best_step(c, x, longest * 0.5 ** jnp.arange(8.0))
+    def search() -> tuple[Array, Array]:
+        return _best_step(c, x, max_step * 0.5 ** jnp.arange(8.0))
 
     if x.shape[0] <= MAX_DENSE_ROWS:
-        t, change = searched()
+        t, change = search()
     else:
         whole = jnp.array(1.0), jnp.array(-1.0)
-        t, change = jax.lax.cond(x.min() >= -SAFE_DECREASE, lambda: whole, searched)
+        t, change = jax.lax.cond(x.min() >= -SAFE_DECREASE, lambda: whole, search)
     y_next = y + t * dy
-    is_better = (change < 0) & (jnp.where(c > 0, at.p(y_next), 1.0) > 0).all()
+    is_better = (change < 0) & (jnp.where(c > 0, coords.p(y_next), 1.0) > 0).all()
     return jnp.where(is_better, y_next, y), jnp.where(is_better, jnp.maximum(-grad @ dy, 0.0), 0.0)
 
 
@@ -327,11 +330,11 @@ def design(
 
     F holds pseudo-counts beside the data, those of the second predictor: as many as half of the unknowns.
     """
-    at = coordinates(valid)
-    p = at.p(at.y(theta))
+    coords = coordinates(valid)
+    p = coords.p(coords.y(theta))
     p_free = jnp.where(valid.free, p, 1.0)
-    F = gram(at.z, known_of(valid, counts) / p_free**2)
-    promise = (whiten(F, at.z) ** 2).sum(0) / p_free  # tr(F^-1 z z') / p of one slot
+    F = gram(coords.z, known_of(valid, counts) / p_free**2)
+    promise = (whiten(F, coords.z) ** 2).sum(0) / p_free  # tr(F^-1 z z') / p of one slot
     rows = space, valid.row_of, p, promise
     if space.is_dense or space.horizon * space.succ.size <= MIN_NATIVE_WORK or not ffi.is_available():
         policy, V = best_in_jax(*rows)

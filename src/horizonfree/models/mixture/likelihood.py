@@ -18,18 +18,18 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree.models.mixture.valid import ValidSet
 
-KT_PSEUDO_COUNT = 0.5  # pseudo-count per free row: strictly inside Theta (Krichevsky and Trofimov's half)
-PREDICTOR_STEPS = 3  # Newton steps of the predictor per episode, from the predictor of the episode before
-BARRIER_NATS = 1e-4  # nats by which the last barrier may keep the maximum likelihood from its maximum
-# Geometric steps from the second predictor's pseudo-count per row to the last barrier, GAP / R per row.
-BARRIERS = 4
-MAX_STEPS = 40  # Newton steps per barrier; two to four are needed
-SOLUTION_TOLERANCE = 1e-6  # a share by which a solution of a linear system may miss
-CONVERGED_DECREMENT = 1e-10  # a squared Newton decrement below this (in nats) counts as converged
+KT_PSEUDO_COUNT = 0.5  # per free row, of the Krichevsky-Trofimov predictor; keeps it strictly inside Theta
+PREDICTOR_STEPS = 3  # Newton steps per episode, from the predictor of the previous episode
+BARRIER_NATS = 1e-4  # bound on the loss of log likelihood due to the last barrier
+NUM_BARRIERS = 4  # a geometric sequence, from the second predictor's pseudo-count to BARRIER_NATS / R per row
+MAX_NEWTON_STEPS = 40  # per barrier; two to four are usual
+SOLUTION_TOLERANCE = 1e-6  # relative residual above which a linear system counts as unsolved
+CONVERGED_DECREMENT = 1e-10  # squared Newton decrement, in nats
+MAX_BOUNDARY_SHARE = 0.95  # of the way to the boundary, in one Newton step
 
 
 class Fit(NamedTuple):
-    """The maximum of the likelihood, and how far from it we may be.
+    """The maximum-likelihood estimate and its optimality gap.
 
     `lam` >= 0 are the multipliers of p >= 0. For every theta in Theta, with probabilities p_theta,
         - grad L(theta_hat)'(theta - theta_hat) <= gap - sum_r lam_r p_theta,r,
@@ -44,7 +44,7 @@ class Fit(NamedTuple):
 
 
 class Coordinates(NamedTuple):
-    """Theta seen from y: theta = center + basis y and p = p_center + y z; z_r = 0 for rows that are not free."""
+    """The map from y: theta = center + basis y and p = p_center + y z; z_r = 0 for rows that are not free."""
 
     z: Float[np.ndarray, "q R"]
     p_center: Float[np.ndarray, " R"]
@@ -52,13 +52,13 @@ class Coordinates(NamedTuple):
     center: Float[np.ndarray, " d"]
 
     def p(self, y: Float[np.ndarray, " q"]) -> Float[np.ndarray, " R"]:
-        """p_r(y)."""
+        """The probabilities of all rows."""
         p: np.ndarray = self.p_center + y @ self.z
         return p
 
 
 def coordinates(valid: ValidSet) -> Coordinates:
-    """Theta in the coordinates y."""
+    """The coordinates of a valid set."""
     rows, basis, center, free = (np.asarray(x) for x in (valid.rows, valid.basis, valid.center, valid.free))
     return Coordinates(np.where(free, basis.T @ rows.T, 0.0), rows @ center, basis, center)
 
@@ -70,75 +70,72 @@ def log_loss(counts: Int[np.ndarray, " R"], p: Float[np.ndarray, " R"]) -> float
 
 
 def pseudo_counts(valid: ValidSet) -> tuple[float, float]:
-    """Per free row, of the two predictors: 1/2, and q/(2 R) of R free rows where that is less."""
-    free = int(np.asarray(valid.free).sum())
-    return KT_PSEUDO_COUNT, min(
-        KT_PSEUDO_COUNT, KT_PSEUDO_COUNT * valid.num_free / free
-    ) if free else KT_PSEUDO_COUNT
+    """Pseudo-counts per free row of the two predictors: 1/2, and min(1/2, q/(2 R)) for R free rows."""
+    num_rows = int(np.asarray(valid.free).sum())
+    share = min(1.0, valid.num_free / num_rows) if num_rows else 1.0
+    return KT_PSEUDO_COUNT, KT_PSEUDO_COUNT * share
 
 
 def predict(
     valid: ValidSet, counts: Int[np.ndarray, " R"], thetas: Float[np.ndarray, "2 d"]
 ) -> Float[np.ndarray, "2 d"]:
-    """The regularised estimates for the next episode, a few Newton steps from the last ones.
-
-    learner.py has the traced version.
-    """
+    """The two predictors for the next episode, a few Newton steps from the previous ones; traced in learner.py."""
     if valid.num_free == 0:
         return thetas
-    at, free, result = coordinates(valid), np.asarray(valid.free), []
+    coords, free, result = coordinates(valid), np.asarray(valid.free), []
     for pseudo, theta in zip(pseudo_counts(valid), thetas, strict=True):
-        c, y = np.where(free, counts + pseudo, 0.0), at.basis.T @ (theta - at.center)
+        c, y = np.where(free, counts + pseudo, 0.0), coords.basis.T @ (theta - coords.center)
         for _ in range(PREDICTOR_STEPS):
-            y, _ = _newton(at, c, y)
-        result.append(at.center + at.basis @ y)
+            y, _ = _newton(coords, c, y)
+        result.append(coords.center + coords.basis @ y)
     return np.stack(result)
 
 
 def maximum_likelihood(valid: ValidSet, counts: Int[np.ndarray, " R"], start: Float[np.ndarray, " d"]) -> Fit:
-    """theta_hat = argmin over Theta of L, along a decreasing barrier.
+    """theta_hat = argmin over Theta of L, by Newton's method along a decreasing barrier.
 
-    Newton's method stays inside Theta only if it starts there: a `start` at which some free row has no probability is
-    replaced by the centre.
+    A `start` at which some free row has probability 0 is replaced by the centre: the method must start inside Theta.
     """
-    at, free, counts = coordinates(valid), np.asarray(valid.free), np.asarray(counts)
+    coords, free, counts = coordinates(valid), np.asarray(valid.free), np.asarray(counts)
     if valid.num_free == 0:
-        return Fit(start, at.p_center, np.zeros_like(at.p_center), log_loss(counts, at.p_center), 0.0)
+        return Fit(
+            start, coords.p_center, np.zeros_like(coords.p_center), log_loss(counts, coords.p_center), 0.0
+        )
     last = BARRIER_NATS / len(counts)
-    y = at.basis.T @ (np.asarray(start) - at.center)
-    if not ((at.p(y) > 0) | ~free).all():
+    y = coords.basis.T @ (np.asarray(start) - coords.center)
+    if not ((coords.p(y) > 0) | ~free).all():
         y = np.zeros_like(y)
-    for barrier in np.geomspace(pseudo_counts(valid)[1], last, BARRIERS):
-        y = minimised(at, np.where(free, counts + barrier, 0.0), y)
-    p = at.p(y)
-    lam, gap = _multipliers(at, free, counts, p, last)
-    return Fit(at.center + at.basis @ y, p, lam, log_loss(counts, p), gap)
+    for barrier in np.geomspace(pseudo_counts(valid)[1], last, NUM_BARRIERS):
+        y = minimize(coords, np.where(free, counts + barrier, 0.0), y)
+    p = coords.p(y)
+    lam, gap = _multipliers(coords, free, counts, p, last)
+    return Fit(coords.center + coords.basis @ y, p, lam, log_loss(counts, p), gap)
 
 
-def minimised(
-    at: Coordinates, c: Float[np.ndarray, " R"], y: Float[np.ndarray, " q"]
+def minimize(
+    coords: Coordinates, c: Float[np.ndarray, " R"], y: Float[np.ndarray, " q"]
 ) -> Float[np.ndarray, " q"]:
-    """The minimum of f by Newton's method, from a point with p > 0 where c > 0."""
-    for _ in range(MAX_STEPS):
-        y, decrement = _newton(at, c, y)
+    """The minimiser of f by Newton's method, from a point with p > 0 where c > 0."""
+    for _ in range(MAX_NEWTON_STEPS):
+        y, decrement = _newton(coords, c, y)
         if not decrement > CONVERGED_DECREMENT:
             break
     return y
 
 
 def _newton(
-    at: Coordinates, c: Float[np.ndarray, " R"], y: Float[np.ndarray, " q"]
+    coords: Coordinates, c: Float[np.ndarray, " R"], y: Float[np.ndarray, " q"]
 ) -> tuple[Float[np.ndarray, " q"], float]:
     """One Newton step on f with a line search, and the decrement before it. Never leaves p > 0."""
-    p = np.where(c > 0, at.p(y), 1.0)
+    p = np.where(c > 0, coords.p(y), 1.0)
     w = c / p
-    grad = -(at.z @ w)
-    dy = solve((at.z * (w / p)) @ at.z.T, -grad)
-    x = dy @ at.z / p  # relative change of each probability
-    longest = 0.95 / max(-x.min(), 0.95)  # min(1, 95 % of the way to the boundary)
-    t, change = _best_step(c, x, longest * 0.5 ** np.arange(8.0))
+    grad = -(coords.z @ w)
+    dy = solve((coords.z * (w / p)) @ coords.z.T, -grad)
+    x = dy @ coords.z / p  # relative change of each probability
+    max_step = MAX_BOUNDARY_SHARE / max(-x.min(), MAX_BOUNDARY_SHARE)  # at most 1
+    t, change = _best_step(c, x, max_step * 0.5 ** np.arange(8.0))
     y_next = y + t * dy
-    if change < 0 and (np.where(c > 0, at.p(y_next), 1.0) > 0).all():
+    if change < 0 and (np.where(c > 0, coords.p(y_next), 1.0) > 0).all():
         return y_next, max(-float(grad @ dy), 0.0)
     return y, 0.0
 
@@ -146,21 +143,21 @@ def _newton(
 def _best_step(
     c: Float[np.ndarray, " R"], x: Float[np.ndarray, " R"], lengths: Float[np.ndarray, " T"]
 ) -> tuple[float, float]:
-    """The step length, among successive halves, at which f is smallest, and the change of f there.
+    """The step length at which f is smallest, and the change of f there; `lengths` decrease.
 
-    f is convex: as soon as the next length is no better, none of the rest is.
+    f is convex: once a length is no better than the previous one, no shorter one is.
     """
-    best, least = 0.0, np.inf
+    best, best_change = 0.0, np.inf
     for t in lengths.tolist():
         change = -float(c @ np.log1p(t * x))
-        if not change < least:
+        if not change < best_change:
             break
-        best, least = t, change
-    return best, least
+        best, best_change = t, change
+    return best, best_change
 
 
 def _multipliers(
-    at: Coordinates,
+    coords: Coordinates,
     free: Bool[np.ndarray, " R"],
     counts: Int[np.ndarray, " R"],
     p: Float[np.ndarray, " R"],
@@ -171,18 +168,19 @@ def _multipliers(
     Write g = Z'grad L = - sum_r N_r z_r / p_r. For any lam >= 0 and any theta in Theta,
         - g'Delta = - sum lam_r z_r'Delta - (g - sum lam_r z_r)'Delta <= sum lam_r p_r - sum lam_r p_theta,r + residual,
     where the residual is small: |z_r'Delta| <= 1 gives |e'Delta| = |e'(z'z)^-1 z'(z Delta)| <= ||z (z'z)^-1 e||_1.
-    lam starts at barrier/p and is moved by weighted least squares, rows with p = 0 the most, to make e vanish.
+    e is what stands in brackets. lam starts at barrier/p; weighted least squares, with the largest weights on rows
+    with p = 0, then reduce e.
     """
     p_free = np.where(free, p, 1.0)
-    g = -(at.z @ (counts / p_free))
+    g = -(coords.z @ (counts / p_free))
     lam = np.where(free, barrier / p_free, 0.0)
     weight = np.where(free, 1 / (p_free + barrier), 0.0)
-    Gram = (at.z * weight) @ at.z.T
+    Gram = (coords.z * weight) @ coords.z.T
     for _ in range(3):
-        lam = np.maximum(lam + weight * (solve(Gram, g - at.z @ lam) @ at.z), 0.0)
-    e, Gram = g - at.z @ lam, at.z @ at.z.T
+        lam = np.maximum(lam + weight * (solve(Gram, g - coords.z @ lam) @ coords.z), 0.0)
+    e, Gram = g - coords.z @ lam, coords.z @ coords.z.T
     x = solve(Gram, e)
-    residual = float(np.abs(x @ at.z).sum())
+    residual = float(np.abs(x @ coords.z).sum())
     is_solved = np.abs(Gram @ x - e).max() <= SOLUTION_TOLERANCE * (np.abs(Gram) @ np.abs(x)).max()
     return lam, float(lam @ p_free) + (residual if is_solved else np.inf)
 
@@ -190,7 +188,7 @@ def _multipliers(
 def whiten(F: Float[np.ndarray, "q q"], z: Float[np.ndarray, "q R"]) -> Float[np.ndarray, "q R"]:
     """F^(-1/2) z_r up to a rotation: their norms are ||z_r|| in F^-1. Scaled to a unit diagonal first.
 
-    Not a number where F is not positive definite.
+    NaN where F is not positive definite.
     """
     scale = np.sqrt(np.diagonal(F))
     try:
@@ -203,11 +201,11 @@ def whiten(F: Float[np.ndarray, "q q"], z: Float[np.ndarray, "q R"]) -> Float[np
 
 
 def solve(matrix: Float[np.ndarray, "q q"], b: Float[np.ndarray, " q"]) -> Float[np.ndarray, " q"]:
-    """The solution of a positive definite system, scaled to a unit diagonal first; zero where it fails."""
+    """The solution of a positive definite system, scaled to a unit diagonal first; zeros if it fails."""
     scale = np.sqrt(np.diagonal(matrix))
     try:
         scaled = matrix / (scale[:, None] * scale[None, :])
-        np.linalg.cholesky(scaled)  # an error where it is not positive definite
+        np.linalg.cholesky(scaled)  # raises unless positive definite
         x: np.ndarray = np.linalg.solve(scaled, b / scale) / scale
     except np.linalg.LinAlgError:
         return np.zeros_like(b)

@@ -20,26 +20,26 @@ from jaxtyping import Float, Int
 
 from horizonfree._validation import check_floats, require, require_entries, require_shape
 from horizonfree.errors import ModelError, OptionError
-from horizonfree.models.draws import LEAST_EFFECTIVE, R_HAT, Convergence, Draws, converged
+from horizonfree.models.draws import MIN_EFFECTIVE_DRAWS, R_HAT, Convergence, Draws, converged
 from horizonfree.models.mixture.alternatives import by_kernel, has_weights
 from horizonfree.models.mixture.evidence import MixtureEvidence
-from horizonfree.models.mixture.likelihood import Coordinates, coordinates, minimised
+from horizonfree.models.mixture.likelihood import Coordinates, coordinates, minimize
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.models.mixture.valid import ValidSet, null_space
 
 CHAINS = 16
 WARM = 3  # rounds of warm-up
 STEPS, STEPS_PER_DIRECTION = 100, 30  # of a round
-MOST_STEPS = 2**18  # of a chain
+MAX_CHAIN_STEPS = 2**18  # of a chain
 THINNING = 4  # in q directions every (1 + q/4)-th step is kept: its neighbours are nearly the same
 SHRINKS = 200  # of a chord; then the chain stays
 TINY = 1e-300
 
 
 class Density(NamedTuple):
-    """prod_r p_r(y)^exponent_r on {y : p(y) >= 0}, with p affine in y (`at`)."""
+    """prod_r p_r(y)^exponent_r on {y : p(y) >= 0}, with p affine in y (`coords`)."""
 
-    at: Coordinates
+    coords: Coordinates
     exponents: Float[np.ndarray, " R"]
     barrier: Float[np.ndarray, " R"]  # what is added to the exponents to find a point inside
 
@@ -54,11 +54,11 @@ def mixture_draws(
         unit = np.asarray(valid.sums)[0]  # w_i = C_i theta_i
     else:
         target, words, unit = _of_parameters(valid, counts, prior), "uniform on the valid parameters", 1.0
-    q = len(target.at.z)
+    q = len(target.coords.z)
     if q == 0:
-        return Draws(np.tile(target.at.center / unit, (count, 1)), words)
+        return Draws(np.tile(target.coords.center / unit, (count, 1)), words)
     y, check = sampled(target, count, rng)
-    return Draws((target.at.center + y @ target.at.basis.T) / unit, words, check)
+    return Draws((target.coords.center + y @ target.coords.basis.T) / unit, words, check)
 
 
 def _of_weights(valid: ValidSet, counts: Int[np.ndarray, " R"], prior: Any) -> tuple[Density, str]:
@@ -80,8 +80,8 @@ def _of_parameters(valid: ValidSet, counts: Int[np.ndarray, " R"], prior: Any) -
             "prior= is for weights of kernels; parameters of other features have the uniform prior on the valid set: "
             "leave it out"
         )
-    at, free = coordinates(valid), np.asarray(valid.free)
-    kept = Coordinates(at.z[:, free], at.p_center[free], at.basis, at.center)
+    coords, free = coordinates(valid), np.asarray(valid.free)
+    kept = Coordinates(coords.z[:, free], coords.p_center[free], coords.basis, coords.center)
     exponents = np.asarray(counts)[free].astype(np.float64)
     return Density(kept, exponents, np.ones(int(free.sum())))
 
@@ -101,21 +101,21 @@ def _concentrations(prior: Any, d: int) -> tuple[Float[np.ndarray, " d"], str]:
 
 
 def sampled(
-    target: Density, count: int, rng: np.random.Generator, *, most_steps: int = MOST_STEPS
+    target: Density, count: int, rng: np.random.Generator, *, max_steps: int = MAX_CHAIN_STEPS
 ) -> tuple[Float[np.ndarray, "D q"], Convergence]:
     """Points y, worth as many independent ones at least; refuses what has not converged."""
-    at, q = target.at, len(target.at.z)
+    coords, q = target.coords, len(target.coords.z)
     c = np.maximum(target.exponents, 0.0) + target.barrier
-    middle = minimised(at, c, np.zeros(q))
-    p = at.p(middle)
-    root = np.linalg.cholesky(np.linalg.pinv((at.z * (c / p**2)) @ at.z.T, hermitian=True)).T
+    middle = minimize(coords, c, np.zeros(q))
+    p = coords.p(middle)
+    root = np.linalg.cholesky(np.linalg.pinv((coords.z * (c / p**2)) @ coords.z.T, hermitian=True)).T
     y = np.tile(middle, (CHAINS, 1))
     steps = STEPS + STEPS_PER_DIRECTION * q
     for _ in range(WARM):
         path = chains(target, root, y, steps, rng)[0]
         y = path[-1]
         root = np.linalg.cholesky(np.cov(path[steps // 2 :].reshape(-1, q), rowvar=False).reshape(q, q)).T
-    paths, levels, done, wanted = [], [], 0, max(count, LEAST_EFFECTIVE)
+    paths, levels, done, wanted = [], [], 0, max(count, MIN_EFFECTIVE_DRAWS)
     every = 1 + q // THINNING
     while True:
         path, level = chains(target, root, y, steps, rng, every)
@@ -129,7 +129,7 @@ def sampled(
         if check.r_hat < R_HAT and check.effective >= wanted:
             flat = points.reshape(-1, q)
             return flat[np.linspace(0, len(flat) - 1, count).astype(int)], check
-        if done >= most_steps:
+        if done >= max_steps:
             raise ModelError(
                 f"the chains of the posterior have not converged: {check.summary()} after {done:,} steps, {wanted:,} "
                 f"effective draws with R-hat below {R_HAT} are wanted; ask for fewer draws="
@@ -157,7 +157,7 @@ def chains(
     for k in range(kept * every):
         u = rng.standard_normal((C, q))
         direction = (u / np.sqrt((u**2).sum(1, keepdims=True))) @ root
-        p, dp = np.maximum(target.at.p_center + y @ target.at.z, TINY), direction @ target.at.z
+        p, dp = np.maximum(target.coords.p_center + y @ target.coords.z, TINY), direction @ target.coords.z
         with np.errstate(divide="ignore"):
             ends = np.maximum(dp / p, 0).max(1), np.maximum(-dp / p, 0).max(1)
         low, high = -1 / ends[0], 1 / ends[1]

@@ -40,7 +40,7 @@ MAX_ROWS_AT_ONCE, ROWS_PER_ROUND = (
     20_000,
     500,
 )  # rows that a programme is not given all at once, and how many it is given at a time
-LEAST_ROW_TOLERANCE = 1e-9  # by so much less than the least of the rows given another may be
+ROW_TOLERANCE = 1e-9  # by so much less than the least of the rows given another may be
 
 
 def extent_along(
@@ -92,7 +92,7 @@ def _largest_least(rows: Float[np.ndarray, "R d"], sums: Float[np.ndarray, "m d"
             return result
         p = rows @ result.x[:d]
         low = np.argpartition(p, ROWS_PER_ROUND)[:ROWS_PER_ROUND]
-        missing = np.setdiff1d(low[p[low] < result.x[-1] - LEAST_ROW_TOLERANCE], chosen)
+        missing = np.setdiff1d(low[p[low] < result.x[-1] - ROW_TOLERANCE], chosen)
         if not missing.size:
             return result
         chosen = np.union1d(chosen, missing)

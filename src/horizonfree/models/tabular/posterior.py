@@ -21,7 +21,7 @@ from horizonfree.models.tabular.model import TabularModel
 
 NAMED = {"uniform": "1", "jeffreys": "1/2", "perks": "1/m"}  # concentrations per successor, of m
 DEFAULT = "perks"  # the one that covers best where few successors are likely: experiments/calibration
-MOST = 2**27  # probabilities that are held
+MAX_PROBABILITIES = 2**27  # probabilities that are held
 BLOCK = 2**21  # of them that are drawn together
 
 
@@ -33,9 +33,9 @@ def tabular_draws(
     support = np.asarray(space.support)
     check_size(
         count * support.size,
-        MOST,
+        MAX_PROBABILITIES,
         f"{count:,} draws are {count * support.size:,} probabilities",
-        f"give draws={max(1, MOST // support.size):,}, or declare which successors are possible",
+        f"give draws={max(1, MAX_PROBABILITIES // support.size):,}, or declare which successors are possible",
     )
     alpha, words = concentration(space, DEFAULT if prior is None else prior)
     shape = np.where(support, alpha + counts, 1.0)

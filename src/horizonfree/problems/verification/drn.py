@@ -25,9 +25,15 @@ import numpy as np
 
 from horizonfree._validation import check_size, reading, require
 from horizonfree.errors import OptionError
-from horizonfree.problems.verification.explicit import LARGEST, UNNAMED, ExplicitModel, check_path, checked
+from horizonfree.problems.verification.explicit import (
+    MAX_MODEL_SIZE,
+    UNNAMED,
+    ExplicitModel,
+    check_path,
+    checked,
+)
 
-MOST_BYTES = 2**30
+MAX_BYTES = 2**30
 _STATE = re.compile(r"state\s+(\d+)(?:\s+!\S+)?(?:\s+\{\d+\})?(?:\s*\[([^\]]*)\])?(.*)")
 _ACTION = re.compile(r"action\s+([^\[]*?)\s*(?:\[([^\]]*)\])?")
 _BRANCH = re.compile(r"(\d+)\s*:\s*(?:\[\s*([^,\]]+)\s*,\s*([^\]]+)\]|(\S+))")
@@ -51,7 +57,7 @@ def read_drn(path: Any) -> ExplicitModel:
     file = check_path(path)
     with reading(f"model {file}", "a DRN file"):
         size = file.stat().st_size
-        check_size(size, MOST_BYTES, f"{file} has {size:,} bytes", "write a smaller model")
+        check_size(size, MAX_BYTES, f"{file} has {size:,} bytes", "write a smaller model")
         lines = file.read_text(encoding="utf-8").split("\n")
     return _Reader(file, lines).model()
 
@@ -101,8 +107,8 @@ class _Reader:
         text = self.header.get(key)
         if text is None:
             return None
-        is_number = text.isascii() and text.isdigit() and len(text) < 12 and int(text) <= LARGEST
-        require(is_number, f"{self.file}: {key}", text[:30], f"a number up to {LARGEST:,}")
+        is_number = text.isascii() and text.isdigit() and len(text) < 12 and int(text) <= MAX_MODEL_SIZE
+        require(is_number, f"{self.file}: {key}", text[:30], f"a number up to {MAX_MODEL_SIZE:,}")
         return int(text)
 
     def model(self) -> ExplicitModel:
@@ -181,7 +187,7 @@ class _Reader:
         found = _BRANCH.fullmatch(line)
         if found is None or not self.first_branch:
             self.fail(f"{line[:60]!r} is no transition of an action; write it as: 5 : 0.3, or 5 : [0.2, 0.4]")
-        if len(found[1]) > 9 or len(self.branches) >= LARGEST:
+        if len(found[1]) > 9 or len(self.branches) >= MAX_MODEL_SIZE:
             self.fail(f"state {found[1][:20]} or the number of transitions is too large")
         low, high = (found[2], found[3]) if found[4] is None else (found[4], found[4])
         self.line_of["branch"].append(self.at)

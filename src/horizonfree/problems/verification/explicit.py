@@ -24,7 +24,7 @@ from horizonfree.problems.problem import Problem
 from horizonfree.problems.verification import properties
 from horizonfree.problems.verification.properties import Accumulated
 
-LARGEST = 2**24  # states, choices or branches of a file
+MAX_MODEL_SIZE = 2**24  # states, choices or branches of a file
 UNNAMED = ("", "__NOLABEL__")  # how files name choices that have no name
 
 

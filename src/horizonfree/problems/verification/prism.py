@@ -36,7 +36,7 @@ from horizonfree.problems.verification.affine import (
     polynomial,
 )
 from horizonfree.problems.verification.explicit import (
-    LARGEST,
+    MAX_MODEL_SIZE,
     check_path,
     layout_of,
     numbered_actions,
@@ -44,9 +44,9 @@ from horizonfree.problems.verification.explicit import (
 )
 
 KINDS = ("mixture", "table")
-MOST_FEATURES, MOST_KERNELS = 64, 64
+MAX_FEATURES, MAX_KERNELS = 64, 64
 SKIPPED = ("init", "deadlock")  # labels that Storm adds
-ROUNDED = 1 + 1e-9
+BOUND_MARGIN = 1 + 1e-9
 
 
 def from_prism(
@@ -140,7 +140,7 @@ def _of_polynomials(built: Built, shared: dict[str, Any]) -> Problem:
     _check_sums(built, result)
     span = basis(result)
     what = f"the probabilities are of {len(span)} independent polynomials in the unknown constants"
-    check_size(len(span), MOST_FEATURES, what, "take kind='table', or fewer unknown constants", FeatureError)
+    check_size(len(span), MAX_FEATURES, what, "take kind='table', or fewer unknown constants", FeatureError)
     rows = [
         (s, a, to, i, float(part[monomial]))
         for s, a, to, part in zip(built.s, built.a, built.to, result)
@@ -150,7 +150,7 @@ def _of_polynomials(built: Built, shared: dict[str, Any]) -> Problem:
     s, a, to, i, c = (np.array(column) for column in zip(*rows))
     S, A = built.allowed.shape
     shape = (S, A, len(span))
-    bound = longest(features.from_features((s, a, to, i, c), shape, built.allowed)[1]) * ROUNDED
+    bound = longest(features.from_features((s, a, to, i, c), shape, built.allowed)[1]) * BOUND_MARGIN
     if not np.isfinite(bound):
         raise FeatureError(
             "the probabilities leave some unknown constant without limits, so that it cannot be learnt; fix it"
@@ -186,7 +186,7 @@ def _of_values(
         )
     grid = [dict(zip(values, x)) for x in itertools.product(*values.values())]
     what = f"the declared values have {len(grid)} combinations"
-    check_size(len(grid), MOST_KERNELS, what, "declare fewer values")
+    check_size(len(grid), MAX_KERNELS, what, "declare fewer values")
     kernels = {", ".join(f"{k}={float(x):g}" for k, x in point.items()): point for point in grid}
     weights = None
     if built.truth is not None:
@@ -346,7 +346,9 @@ def _lists(model: Any, path: Path, truth: dict[str, Fraction] | None) -> Built:
     if kind not in ("DTMC", "MDP"):
         raise OptionError(f"{path} is a {kind}; only DTMCs and MDPs are supported")
     S = model.nr_states
-    check_size(max(S, model.nr_transitions), LARGEST, f"{path} has {S:,} states", "take smaller constants")
+    check_size(
+        max(S, model.nr_transitions), MAX_MODEL_SIZE, f"{path} has {S:,} states", "take smaller constants"
+    )
     first, names = [0], []
     choice, s, to, functions = [], [], [], []
     for state in model.states:

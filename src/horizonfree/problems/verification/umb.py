@@ -17,10 +17,10 @@ import numpy as np
 from horizonfree import __version__
 from horizonfree._validation import reading
 from horizonfree.errors import OptionError
-from horizonfree.problems.verification.explicit import LARGEST, ExplicitModel, check_path, checked
+from horizonfree.problems.verification.explicit import MAX_MODEL_SIZE, ExplicitModel, check_path, checked
 
 NAMES = "state-names"  # where our own files have names of states: parameters of the tool, in the index
-MOST_FILES, MOST_BYTES = 10_000, 2**31
+MAX_FILES, MAX_BYTES = 10_000, 2**31
 SIZES = {"double": 64, "double-interval": 128, "rational": 128, "rational-interval": 256}
 BITS = {"bool": 1, "int": 64, "uint": 64, "string": 64}
 
@@ -54,8 +54,8 @@ def _members(file: Path) -> dict[str, bytes]:
             if not member.isfile():
                 continue
             total += member.size
-            if len(result) >= MOST_FILES or total > MOST_BYTES:
-                raise OptionError(f"{file} holds more than {MOST_FILES:,} files or {MOST_BYTES:,} bytes")
+            if len(result) >= MAX_FILES or total > MAX_BYTES:
+                raise OptionError(f"{file} holds more than {MAX_FILES:,} files or {MAX_BYTES:,} bytes")
             content = archive.extractfile(member)
             result[member.name.removeprefix("./").lstrip("/")] = b"" if content is None else content.read()
     return result
@@ -174,8 +174,10 @@ class _Reader:
     def size(self, system: Mapping[str, Any], key: str) -> int:
         """A declared number."""
         found = system[key]
-        if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= LARGEST:
-            self.fail("index.json", f"{key} is {str(found)[:30]}; it must be a number up to {LARGEST:,}")
+        if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= MAX_MODEL_SIZE:
+            self.fail(
+                "index.json", f"{key} is {str(found)[:30]}; it must be a number up to {MAX_MODEL_SIZE:,}"
+            )
         return found
 
     def actions(self, system: Mapping[str, Any], C: int) -> Sequence[str]:

@@ -117,8 +117,8 @@ def zeta_low(valid: ValidSet, evidence: MixtureEvidence, delta: float) -> float:
 
 
 def _rows(valid: ValidSet) -> Rows:
-    at = coordinates(valid)
-    return Rows(at.z.T, at.p_center, np.asarray(valid.free))
+    coords = coordinates(valid)
+    return Rows(coords.z.T, coords.p_center, np.asarray(valid.free))
 
 
 def _classes(valid: ValidSet, evidence: MixtureEvidence, record: Record, delta: float) -> Frequencies:
@@ -138,9 +138,9 @@ def _best_e_process(
     with laws that may lead anywhere.
     """
     seen = np.asarray(record.rows) * np.asarray(valid.positive)
-    at = coordinates(valid)
+    coords = coordinates(valid)
     thetas = predictors(valid, seen)
-    y = np.stack([at.basis.T @ (theta - at.center) for theta in thetas])
+    y = np.stack([coords.basis.T @ (theta - coords.center) for theta in thetas])
     p = rows.p(y)
     first = np.searchsorted(STARTS, np.asarray(evidence.starts))  # J
     first = np.minimum(first, len(STARTS) - 1)
