@@ -1,6 +1,8 @@
 """Checks of arguments that many functions share."""
 
+import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,8 @@ import pytest
 
 from horizonfree._validation import (
     MAX_REPR,
+    calling,
+    check_at_least,
     check_bool,
     check_count,
     check_floats,
@@ -15,6 +19,11 @@ from horizonfree._validation import (
     check_integers,
     check_probability,
     check_real,
+    check_size,
+    check_square,
+    reading,
+    require_entries,
+    require_shape,
     short_repr,
     suggestion,
 )
@@ -95,3 +104,47 @@ def test_long_values_are_shortened_in_errors() -> None:
         assert short_repr(value) == f"a {type(value).__name__} too long to be written"
     with pytest.raises(OptionError, match=r"x is 'yyy.* \.\.\. y*'; it must be a number"):
         check_int("y" * 10**6, "x", 0, 1, "a number")
+
+
+def test_shapes_entries_and_sizes_are_refused_with_their_place() -> None:
+    table = np.array([[0.5, np.nan], [0.1 + 0.2, 1.0]])
+    require_shape(True, "x", table.shape, "[S]")
+    require_entries(np.ones((2, 2), bool), "x", table, "it must be finite")
+    check_square(np.zeros((2, 3, 2)), "P")
+    check_size(3, 3, "three", "take two")
+    with pytest.raises(ShapeError, match=r"^x has shape \(2, 2\); it must be \[S\]$"):
+        require_shape(False, "x", table.shape, "[S]")
+    with pytest.raises(ShapeError, match=r"^x\[0, 1\] is nan; it must be finite$"):
+        require_entries(np.isfinite(table), "x", table, "it must be finite")
+    with pytest.raises(OptionError, match=r"^x\(s=1, a=0\) is 0.3; it must be below 0.3$"):
+        require_entries(table != 0.1 + 0.2, "x", table, "it must be below 0.3", OptionError, "(s={}, a={})")
+    with pytest.raises(ShapeError, match=r"^P has shape \(2, 3, 3\); it must be \[S, A, S\]$"):
+        check_square(np.zeros((2, 3, 3)), "P")
+    with pytest.raises(OptionError, match=r"^four; at most 3 are possible: take three$"):
+        check_size(4, 3, "four", "take three")
+    with pytest.raises(OptionError, match=r"^x is 0; it must be at least 1$"):
+        check_at_least(0, "x", 1)
+
+
+def test_errors_of_files_and_of_functions_of_the_user_say_what_failed(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"^log a: No such file or directory$"), reading("log a", "a table"):
+        (tmp_path / "a").read_text()
+    with (
+        pytest.raises(OptionError, match=r"^log is not a number: could not convert"),
+        reading("log", "a number"),
+    ):
+        float("x")
+    with (
+        pytest.raises(OptionError, match=r"^log is not readable: KeyError: 'x'$"),
+        reading("log", "readable", KeyError),
+    ):
+        dict[str, int]()["x"]
+    with pytest.raises(KeyError), reading("log", "a number"):  # an error that is not of the content
+        dict[str, int]()["x"]
+    with pytest.raises(ShapeError, match=r"^x$"), reading("log", "a number", Exception):
+        raise ShapeError("x")
+    with (
+        pytest.raises(OptionError, match=r"^f\(0\) fails: ValueError: .*; it takes x$"),
+        calling("f(0)", "it takes x"),
+    ):
+        math.log(0)

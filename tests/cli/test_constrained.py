@@ -61,3 +61,54 @@ def test_events_trade_offs_and_risk(shell, tmp_path):
     code, out, _ = shell(f"pareto {folder} --goal 3 --price reach:2 --points 3")
     assert code == 0
     assert "any stopping time" in out
+
+
+def test_a_report_tells_what_plan_tells(shell, tmp_path):
+    """The same numbers for machines, and on the page."""
+    problem = hf.make("river-swim", states=4, horizon=8)
+    hf.explore(problem, episodes=300, seed=0, progress=False).save(tmp_path / "swim")
+    Path("cost.csv").write_text("0\n0.125\n0\n0\n")
+    within = "--at-most cost.csv=0.2 --at-least cost.csv=-1 --at-most reach:2=0.5"
+    found = shell.json(f"report swim {within} --figures f")
+    assert found["refused"] == []
+    assert "f/trade-off.svg" in found["figures"]
+    titles = {"--goal": "End in state", "--stay": "Stay in state", "--reach": "Reach state"}
+    for option, title in titles.items():
+        told = next(x for x in found["plans"] if x["title"].startswith(title))
+        state = told["title"].split()[3 if option != "--reach" else 2]
+        plan = shell.json(f"plan swim {option} {state} {within} --draws 0")
+        for name in ("value", "value_low", "value_high", "gap", "status"):
+            assert told[name] == plan[name]
+        assert told["summary"] == plan["certificate"]["summary"]
+        assert told["forecast"] == plan["certificate"]["forecast"]
+        true = [x.pop("truth") for x in told["constraints"]]
+        assert told["constraints"] == plan["constraints"]
+        assert len(true) == 3
+        assert [x["name"] for x in plan["constraints"]] == ["cost.csv", "reach:2", "cost.csv"]
+    page = Path("swim/report.html").read_text()
+    assert "cost.csv</strong>: an expected total of at most 0.2" in page
+    curve = shell.json("pareto swim --goal 1 --price cost.csv --points 8")
+    assert found["trade_off"]["value_low"] == curve["value_low"]
+
+
+def test_a_report_says_what_is_undecided_or_out_of_reach(shell, tmp_path):
+    problem = hf.make("river-swim", states=4, horizon=8)
+    hf.explore(problem, episodes=300, seed=0, progress=False).save(tmp_path / "swim")
+    Path("late.json").write_text(json.dumps(hf.goal(problem, 3).tolist()))
+    code, out, _ = shell("report swim --at-least late.json=0.7")
+    assert code == 0
+    assert "without constraints, all 4 goals" in out
+    assert out.count("no policy satisfies the constraints") == 4
+    code, out, _ = shell("report swim --at-least late.json=0.45")
+    assert code == 0
+    said = shell("plan swim --goal 1 --at-least late.json=0.45 --draws 0")[1]
+    forecast = next(line for line in said.splitlines() if "more episodes decide" in line)
+    assert forecast.strip() in out
+    code, _, err = shell("report swim --at-most late.json")
+    assert (code, "FILE=NUMBER" in err) == (2, True)
+    Path("cost.csv").write_text("0\n1\n0\n0\n")
+    decision = shell.json("report swim --cost cost.csv --at-least late.json=0.2")["decision"]
+    assert decision["within"]["status"] == "feasible"
+    code, _, err = shell("report swim --cost cost.csv --at-most reach:2=0.5")
+    assert code == 2
+    assert "leave --cost and --reward out" in " ".join(err.split())

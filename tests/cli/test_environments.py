@@ -21,7 +21,7 @@ def test_refusals_name_the_flag_that_works(shell: Shell) -> None:
     assert "--param start=unknown" in shell(f"explore {PENDULUM} --episodes 1")[2]
     assert "--param 'bins=[3, [-1" in shell("explore gymnasium:CartPole-v1 --param bins=3 --episodes 1")[2]
     assert "--param horizon=100" in shell("explore gymnasium:Blackjack-v1 --episodes 1")[2]
-    assert "is no list" in shell("explore gymnasium:CartPole-v1 --param bins=[3 --episodes 1")[2]
+    assert "is not a list" in shell("explore gymnasium:CartPole-v1 --param bins=[3 --episodes 1")[2]
 
 
 def test_a_bound_that_is_not_reached(shell: Shell) -> None:

@@ -59,6 +59,7 @@ def test_every_command_prints_what_is_told(shell: Shell) -> None:
     for line in ("certify a", "certify a --rewards goals"):
         check(shell.json(line), both)
     check(shell.json("report a --figures f"), told("report"))
+    check(shell.json("report a --at-most cost.csv=9"), told("report"))
     check(shell.json("compare a --out c.html"), told("compare"))
     check(shell.json("audit a --policy p.csv --cost cost.csv"), told("audit"))
     line = "power a --goal 8 --target .01 --episodes 2,4 --draws 2 --episode-cost 3"

@@ -209,6 +209,7 @@ def test_a_report_tells_machines_what_it_tells_people(shell: Shell, run: Run) ->
     assert found["goals"]["eps"] == pytest.approx(run.certificate(rewards="goals").eps)
     assert found["every_reward"]["eps"] == pytest.approx(run.certificate().eps)
     assert len(found["plans"]) == 4
+    assert found["plans"][3]["title"].startswith("Reach")
     for plan in found["plans"]:
         assert plan["value_low"] <= plan["value"] <= plan["value_high"]
     assert found["goals"]["summary"] in shell("report a")[1]

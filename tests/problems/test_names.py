@@ -68,9 +68,9 @@ def test_names_that_do_not_tell_apart_are_refused(subtests: pytest.Subtests) -> 
 def test_a_kernel_that_is_wrong_is_named() -> None:
     with pytest.raises(HorizonfreeError, match="base kernel 'storm': row"):
         hf.Mixture.from_kernels({"calm": CALM, "storm": STORM / 2}, horizon=2)
-    with pytest.raises(HorizonfreeError, match="kernel 1 has no name"):
+    with pytest.raises(HorizonfreeError, match="the name of a kernel is 1; it must be text"):
         hf.Mixture.from_kernels({1: CALM}, horizon=2)
-    with pytest.raises(HorizonfreeError, match="is empty"):
+    with pytest.raises(HorizonfreeError, match=r"kernels is \{\}; it must be a dictionary of at least one"):
         hf.Mixture.from_kernels({}, horizon=2)
 
 

@@ -79,7 +79,7 @@ def test_names_are_readable():
     ],
 )
 def test_too_many_elements_are_refused_before_anything_is_allocated(space):
-    with pytest.raises(OptionError, match=f"more than {MAX_ELEMENTS:,} elements"):
+    with pytest.raises(OptionError, match=f"elements to number; at most {MAX_ELEMENTS:,} are possible"):
         Numbering(space)
 
 

@@ -61,7 +61,7 @@ def test_bounds_are_never_rounded_down(subtests: pytest.Subtests) -> None:
                 "0.5",
                 "of total at most 1: suboptimality at most",
                 "true suboptimality at the worst goal",
-                "End in column",
+                "End in cell",
                 "zoned-grid",
             ],
         ),

@@ -229,3 +229,12 @@ def test_discounts_and_payments_after_the_last_step(run, goal):
         thin = run.plan(0.4 * goal, constraints=[hf.at_most(hf.reach(problem, 2, within=8), 0.3)], **more)
         assert thin.policy.shape == (8, 8, 2)
         assert thin.value <= free.value + 1e-9
+
+
+def test_a_plan_has_actions_for_all_steps_of_its_events(run, goal):
+    """An event over more transitions than an episode has steps."""
+    long = dataclasses.replace(hf.reach(run.problem, 2), steps=20)
+    plan = run.plan(goal, constraints=[hf.at_most(long, 0.5, name="shoal")])
+    assert plan.policy.shape == (20, 8, 2)
+    assert plan.constraints[0].name == "shoal"
+    assert "shoal" in repr(plan)

@@ -83,6 +83,20 @@ RewardOption = Annotated[
         "--reward", help="Reward from a file, .csv or .npy: [S], [S, A] or [H, S, A].", metavar="FILE"
     ),
 ]
+AtMostOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--at-most",
+        help="A cost and its bound, as cost.csv=0.01 or reach:STATE=0.01; repeat.",
+        metavar="FILE=NUMBER",
+    ),
+]
+AtLeastOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--at-least", help="A reward and its bound, as other.csv=0.3; repeat.", metavar="FILE=NUMBER"
+    ),
+]
 
 console = Console(highlight=False, emoji=False)
 

@@ -9,6 +9,8 @@ import typer
 
 from horizonfree.cli import _interrupt, logs
 from horizonfree.cli._shared import (
+    AtLeastOption,
+    AtMostOption,
     DeltaOption,
     GoalOption,
     JsonOption,
@@ -283,27 +285,34 @@ def report(
             metavar="FILE",
         ),
     ] = None,
+    at_most: AtMostOption = None,
+    at_least: AtLeastOption = None,
     delta: DeltaOption = 0.05,
     json: JsonOption = False,
 ) -> None:
     """Write a report on a run, one HTML file; with costs, the decision comes first.
+
+    With constraints, its plans are the best within them.
 
     Examples:
 
         horizonfree report runs/a --out a.html --figures figures
 
         horizonfree report runs/a --cost january.csv --policy today.csv
+
+        horizonfree report runs/a --at-most danger.csv=0.01 --at-least service.csv=0.3
     """
     only_one("a reward", reward=reward, cost=cost)
     if policy is not None and reward is None and cost is None:
         raise OptionError("--policy is compared for costs or rewards; give --cost FILE or --reward FILE")
     run = open_run(folder)
-    from horizonfree.cli.array_files import read_policy
+    from horizonfree.cli.array_files import read_constraints, read_policy
     from horizonfree.report.draw import pictures, write_pictures
     from horizonfree.report.facts import compute_facts
     from horizonfree.report.page import check_target, decide, write_page
 
     page = out or expand_user(folder) / "report.html"
+    constraints = read_constraints(run.problem, at_most or [], at_least or [])
     with spinner("drawing"):
         check_target(page)
         if figures is not None:
@@ -312,8 +321,9 @@ def report(
         if reward is not None or cost is not None:
             array = make_reward(run.problem, None, reward, cost)
             today = None if policy is None else read_policy(policy, run.problem)
-            decision = decide(run, array, today, is_cost=cost is not None, delta=delta)
-        result = compute_facts(run, delta)
+            is_cost = cost is not None
+            decision = decide(run, array, today, is_cost=is_cost, delta=delta, constraints=constraints)
+        result = compute_facts(run, delta, constraints=constraints)
         drawn = pictures(result)
         write_page(result, page, drawn, decision)
         files = [] if figures is None else write_pictures(drawn, figures)
@@ -324,18 +334,32 @@ def report(
         "goals": certificate_json(result.family),
         "every_reward": certificate_json(result.certificate),
         "plans": [
-            {name: getattr(x, name) for name in names} | {"likely": x.likely.data()} for x in result.examples
+            {name: getattr(x, name) for name in names}
+            | {"likely": x.likely.data()}
+            | ({} if x.within is None else {"summary": x.statement} | x.within.to_dict())
+            for x in result.examples
         ],
     }
+    if result.limits is not None:
+        value |= result.limits.to_dict()
 
     if decision is not None:
         value["decision"] = decision
 
     def show() -> None:
         if decision is not None:
+            if "within" in decision:
+                print_line("[bold]Constraints:[/] {text}", text=decision["within"]["summary"])
             print_line("[bold]Proved:[/] {text}", text=decision["proved"])
             print_line("[bold]Likely:[/] {text}", text=decision["likely"])
-        print_line("{summary}", summary=result.family)
+        where = "" if result.limits is None else "without constraints, "
+        print_line("{where}{summary}", where=where, summary=result.family)
+        for x in result.examples if result.limits is not None else []:
+            print_line("{title}: {text}", title=x.title, text=x.statement)
+            if x.within is not None and x.within.forecast:
+                print_line("[dim]{forecast}[/]", forecast=x.within.forecast)
+        for title, reason in [] if result.limits is None else result.limits.refused:
+            print_line("{title}: not available: {reason}", title=title, reason=reason)
         if result.check.is_refuted:
             print_line("but {summary}", summary=result.check)
         print_line("report: {page}", page=page)

@@ -63,7 +63,7 @@ def read_constraints(problem: Problem, at_most: list[str], at_least: list[str]) 
                 raise OptionError(
                     f"{option} {text}: write it as FILE=NUMBER, such as cost.csv=0.01, or as reach:STATE,STATE=NUMBER"
                 )
-            result.append(make(read_cost(problem, name), bound))
+            result.append(make(read_cost(problem, name), bound, name=name))
     return result
 
 

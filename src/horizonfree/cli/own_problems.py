@@ -17,7 +17,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from horizonfree._extras import needs_extra
 from horizonfree._validation import calling, did_you_mean, reading, suggestion
 from horizonfree.errors import OptionError, UnknownNameError
 
@@ -183,21 +182,13 @@ def from_model(name: str, param: dict[str, Any], unknown: Sequence[str]) -> "Pro
 
 def live_env(name: str, param: dict[str, Any]) -> Any:
     """The environment "gymnasium:ID" with the parameters for it, discretized where asked; None if it has a table P."""
-    with needs_extra("gymnasium", "environments of Gymnasium"):
-        import gymnasium
-
-    from horizonfree._validation import shorten
+    from horizonfree.problems.gymnasium.from_env import make_env
 
     make_kwargs = {key: x for key, x in param.items() if key not in (*ABOUT, *CUTS)}
     env_id = name.removeprefix("gymnasium:")
     if "" not in sys.path:
         sys.path.insert(0, "")  # for module:ID
-    try:
-        env = gymnasium.make(env_id, **make_kwargs)
-    except (gymnasium.error.Error, ImportError) as error:
-        raise UnknownNameError(f"gymnasium cannot make {env_id!r}: {shorten(error)}") from error
-    except Exception as error:  # of the environment's constructor
-        raise OptionError(f"gymnasium cannot make {env_id!r} with {make_kwargs}: {shorten(error)}") from error
+    env = make_env(env_id, make_kwargs)
     if hasattr(env.unwrapped, "P"):
         return None
     return discretized(env, param)

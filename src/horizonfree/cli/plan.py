@@ -1,12 +1,13 @@
 """`horizonfree plan`: the best policy for a reward, or a given policy, with its certificate."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from horizonfree.cli._shared import (
+    AtLeastOption,
+    AtMostOption,
     DeltaOption,
     GoalOption,
     JsonOption,
@@ -24,6 +25,7 @@ from horizonfree.cli._shared import (
     only_one,
     open_run,
     output,
+    print_forecast,
     print_line,
     round_bound,
     round_loss,
@@ -100,20 +102,8 @@ def plan(
         Path | None,
         typer.Option(help="Reward for transitions: [S, A, S], .npy or .json.", metavar="FILE"),
     ] = None,
-    at_most: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--at-most",
-            help="A cost and its bound, as cost.csv=0.01 or reach:STATE=0.01; repeat.",
-            metavar="FILE=NUMBER",
-        ),
-    ] = None,
-    at_least: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--at-least", help="A reward and its bound, as other.csv=0.3; repeat.", metavar="FILE=NUMBER"
-        ),
-    ] = None,
+    at_most: AtMostOption = None,
+    at_least: AtLeastOption = None,
     save: Annotated[
         Path | None, typer.Option(help="Write the certificate to this JSON file.", metavar="FILE.json")
     ] = None,
@@ -260,6 +250,7 @@ def plan(
         if guess is not None:
             rows += _likely_rows(guess, probability, is_cost=cost is not None)
         console.print(table("", "", "", rows=rows))
+        print_forecast(result.certificate)
         _print_plan(result)
         if out is not None:
             print_line("\npolicy written to {out}", out=out)
@@ -337,8 +328,7 @@ def _constraint_data(plan: "Plan") -> dict[str, Any]:
 
     if not isinstance(plan, ConstrainedPlan):
         return {}
-    rows = [{**asdict(x), "status": x.status} for x in plan.constraints]
-    return {"status": plan.status, "constraints": rows}
+    return {"status": plan.status, "constraints": [x.to_dict() for x in plan.constraints]}
 
 
 def _constraint_rows(plan: "Plan") -> list[tuple[str, Any, str]]:
@@ -347,7 +337,7 @@ def _constraint_rows(plan: "Plan") -> list[tuple[str, Any, str]]:
 
     if not isinstance(plan, ConstrainedPlan):
         return []
-    return [(f"constraint {i + 1}", x.value, x.summary()) for i, x in enumerate(plan.constraints)]
+    return [(x.name, x.value, x.summary()) for x in plan.constraints]
 
 
 def _likely_rows(guess: "Likely", probability: float | None, *, is_cost: bool) -> list[tuple[str, Any, str]]:

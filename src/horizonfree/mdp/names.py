@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._validation import check_int, check_integers, require, short_repr, suggestion
+from horizonfree._validation import check_int, check_integers, require, require_shape, short_repr, suggestion
 from horizonfree.errors import OptionError, ShapeError, UnknownNameError
 from horizonfree.mdp.space import Space
 
@@ -138,8 +138,7 @@ def numbers_of(layout: Mapping[str, Any], states: Any, size: int) -> Int[np.ndar
     if isinstance(states, list) and any(isinstance(x, (str, tuple)) for x in states):
         return np.concatenate([states_named(layout, x, size) for x in states])
     array = np.atleast_1d(check_integers(states, "states"))
-    if array.ndim != 1:
-        raise ShapeError(f"states has shape {array.shape}; it must be a state or a list of states")
+    require_shape(array.ndim == 1, "states", array.shape, "a state or a list of states")
     outside = array[(array < 0) | (array >= size)]
     if outside.size:
         raise ShapeError(f"state {outside[0]} does not exist; states are 0 to {size - 1}")

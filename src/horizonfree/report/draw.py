@@ -12,8 +12,17 @@ from horizonfree._plots import display_text, set_ticks, thin_ticks
 from horizonfree._validation import check_choice
 from horizonfree.problems.problem import Problem
 from horizonfree.report import theme
-from horizonfree.report.facts import Example, Facts, Moment, compute_facts, is_wide, marked_starts
+from horizonfree.report.facts import (
+    Example,
+    Facts,
+    Moment,
+    compute_facts,
+    example_rewards,
+    is_wide,
+    marked_starts,
+)
 from horizonfree.report.theme import ACCENT, CELL, INK, MUTED, ON_COLOR, WARM, colormap
+from horizonfree.runs.constrained import Constraint
 from horizonfree.runs.run import Run
 
 if TYPE_CHECKING:
@@ -23,9 +32,9 @@ if TYPE_CHECKING:
 FORMATS = ("svg", "png")
 
 
-def figures(run: Run, *, delta: float = 0.05) -> dict[str, "Figure"]:
-    """The figures of a report: "gap", "states", "weights", "records", "robustness", "plan-1" to "plan-4"."""
-    return draw_all(compute_facts(run, delta))
+def figures(run: Run, *, delta: float = 0.05, constraints: Sequence[Constraint] = ()) -> dict[str, "Figure"]:
+    """The figures of a report: "gap", "states", "weights", "records", "robustness", "trade-off", "plan-1", ..."""
+    return draw_all(compute_facts(run, delta, constraints=constraints))
 
 
 def draw_all(facts: Facts) -> dict[str, "Figure"]:
@@ -37,6 +46,7 @@ def draw_all(facts: Facts) -> dict[str, "Figure"]:
             "weights": weights(facts),
             "records": records(facts),
             "robustness": robustness(facts),
+            "trade-off": trade_off(facts),
         }
         for i, example in enumerate(facts.examples):
             drawn[f"plan-{i + 1}"] = plan(facts.problem, example)
@@ -56,13 +66,18 @@ def pictures(facts: Facts) -> dict[str, Picture]:
 
 
 def write_figures(
-    run: Run, folder: str | Path, *, formats: Sequence[str] = FORMATS, delta: float = 0.05
+    run: Run,
+    folder: str | Path,
+    *,
+    formats: Sequence[str] = FORMATS,
+    delta: float = 0.05,
+    constraints: Sequence[Constraint] = (),
 ) -> list[Path]:
-    """Write every figure into a folder; formats: "svg", "png"."""
+    """Write every figure into a folder; formats: "svg", "png"; constraints: as for `write_report`."""
     for kind in formats:
         check_choice(kind, "format", FORMATS)
     Path(folder).mkdir(parents=True, exist_ok=True)
-    return write_pictures(pictures(compute_facts(run, delta)), folder, formats)
+    return write_pictures(pictures(compute_facts(run, delta, constraints=constraints)), folder, formats)
 
 
 def write_pictures(
@@ -90,6 +105,7 @@ ARROWS = {
     "north": (0, -1), "east": (1, 0), "south": (0, 1), "west": (-1, 0),
 }  # fmt: skip
 MAX_ARROWS = 1600  # cells of a map with arrows
+MIN_PROBABILITY = 0.05  # of an action that is drawn beside others
 MAX_NAMES = 24  # of states below bars
 MAX_WEIGHTS = 24  # intervals in a figure
 MIN_GAP = 1e-6  # smaller values are drawn here
@@ -173,7 +189,8 @@ def robustness(facts: Facts) -> "Figure | None":
     if facts.robustness is None:
         return None
     fig, ((ax,),) = figure(2.6)
-    names, colors = ("every reward", facts.examples[0].title.lower()), (ACCENT, WARM)
+    first, colors = example_rewards(facts.problem)[0][0], (ACCENT, WARM)
+    names = "every reward", first.lower()
     for curve, name, color in zip(facts.robustness, names, colors):
         ax.plot(curve.zetas, curve.gaps, color=color, label=name)
     low = facts.robustness[0].zeta_low
@@ -185,6 +202,21 @@ def robustness(facts: Facts) -> "Figure | None":
     set_ticks(ax.xaxis, [0, 0.001, 0.003, 0.01, 0.03, 0.1])
     ax.axhline(1, color=MUTED, linewidth=0.8, zorder=0)
     ax.legend(loc="center left", fontsize=8.5)
+    return fig
+
+
+def trade_off(facts: Facts) -> "Figure | None":
+    """Value against the cost of the first constraint, with the certified band and the bound."""
+    limits = facts.limits
+    if limits is None or limits.cost is None or limits.trade_off is None:
+        return None
+    fig, ((ax,),) = figure(2.9)
+    limits.trade_off.draw(ax, (ACCENT, WARM, MUTED))
+    ax.axvline(limits.cost.bound, color=INK, linewidth=1.0, linestyle="--", label="the bound asked for")
+    ax.set_xlabel(display_text(f"bound of {limits.cost.name}"))
+    ax.set_title(f"best value within it: {example_rewards(facts.problem)[0][0].lower()}")
+    ax.set_ylabel("")
+    ax.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize=8.5)
     return fig
 
 
@@ -289,11 +321,11 @@ def draw_map(ax: Any, problem: Problem, x: Float[np.ndarray, " S"], color: str) 
 def _actions(
     ax: Any,
     problem: Problem,
-    policy: Int[np.ndarray, " S"],
+    policy: Float[np.ndarray, "S A"],
     x: Float[np.ndarray, " S"],
     gains: Bool[np.ndarray, " S"],
 ) -> None:
-    """The actions of states with a positive value, on their shades x."""
+    """The actions of states with a positive value, on their shades x; of several, arrows as long as they are likely."""
     cells = np.asarray(problem.layout["cells"])
     if len(cells) > MAX_ARROWS:
         return
@@ -302,17 +334,21 @@ def _actions(
     letters = max(1, int(2 * _mark(ax, columns) / 5)) if len(cells) > columns else 8
     for s in np.flatnonzero(gains[: len(cells)]):
         color = ON_COLOR if x[s] > 0.55 else INK
-        name = str(names[policy[s]])
-        if name not in ARROWS:
-            last = name.split()[-1:] or [str(policy[s])]  # a name may be empty
+        taken = np.flatnonzero(policy[s] >= MIN_PROBABILITY)
+        if not all(str(names[a]) in ARROWS for a in taken):
+            most = int(policy[s].argmax())
+            last = str(names[most]).split()[-1:] or [str(most)]  # a name may be empty
             word = display_text(last[0][:letters])
             ax.text(*cells[s], word, ha="center", va="center", fontsize=7, color=color)
             continue
-        move = np.array(ARROWS[name])
-        tail, head = cells[s] - 0.3 * move, cells[s] + 0.3 * move
-        size = 0.8 * _mark(ax, columns)
-        arrow = {"arrowstyle": "-|>", "color": color, "mutation_scale": size, "linewidth": 0.8}
-        ax.annotate("", head, tail, arrowprops=arrow | {"shrinkA": 0, "shrinkB": 0})
+        for a in taken:
+            move, share = np.array(ARROWS[str(names[a])]), float(policy[s, a])
+            is_sure = len(taken) == 1
+            tail = cells[s] - 0.3 * move if is_sure else cells[s]
+            head = cells[s] + (0.3 if is_sure else 0.2 + 0.25 * share) * move
+            size = (0.8 if is_sure else 0.4 + 0.4 * share) * _mark(ax, columns)
+            arrow = {"arrowstyle": "-|>", "color": color, "mutation_scale": size, "linewidth": 0.8}
+            ax.annotate("", head, tail, arrowprops=arrow | {"shrinkA": 0, "shrinkB": 0})
 
 
 def _outline(ax: Any, cell: Int[np.ndarray, " 2"]) -> None:

@@ -1,7 +1,7 @@
 """The contents of a report, as numbers and texts."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -14,15 +14,17 @@ from horizonfree.explorers.registry import label
 from horizonfree.guarantees.certificate import Certificate
 from horizonfree.guarantees.e_processes import Check
 from horizonfree.mdp import names, rewards
-from horizonfree.mdp.events import reach
+from horizonfree.mdp.events import Event, reach
 from horizonfree.mdp.rewards import goal
 from horizonfree.mdp.space import occupied_states
 from horizonfree.models import certify
-from horizonfree.models.base import Confidence, Description, Evidence, Intervals, Model
+from horizonfree.models.base import Confidence, Description, Evidence, Intervals, Model, probabilities
 from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning import evaluate, optimal
 from horizonfree.problems.problem import Problem, true_gap
+from horizonfree.report.within import Limits, Within, answer, limits_of, named
 from horizonfree.runs.certificates import Robustness
+from horizonfree.runs.constrained import Constraint
 from horizonfree.runs.credible import Likely, likely
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.reward_spec import event_values
@@ -126,7 +128,9 @@ LOGGED_LABEL = "logged episodes"  # in place of an explorer
 class Example(NamedTuple):
     """A plan for one reward, with a confidence interval.
 
-    `best`: the true optimal value, `loss`: the true suboptimality, or None. `likely`: from the posterior, not proved.
+    `policy`: probabilities of actions at the first step. `best`: the true optimal value, `loss`: the true
+    suboptimality, or None. `likely`: from the posterior, not proved. `within`: of the constraints, where there are
+    some; gap, best and loss are then against policies that satisfy them.
     """
 
     title: str
@@ -136,11 +140,12 @@ class Example(NamedTuple):
     value_high: float
     gap: float
     statement: str
-    policy: Int[np.ndarray, " S"]
+    policy: Float[np.ndarray, "S A"]
     V: Float[np.ndarray, " S"]
     best: float | None
     loss: float | None
     likely: Likely
+    within: Within | None = None
 
 
 @dataclass(frozen=True)
@@ -148,7 +153,7 @@ class Facts:
     """One run at one confidence. `certificate` is for every reward, `family` for all goals.
 
     `check`: the test against richer classes. `forecast`: a curve, where the evidence has no history. `robustness`: for
-    every reward and for the first example, or None.
+    every reward and for the first example, or None. `limits`: the constraints of the examples; nothing else knows them.
     """
 
     problem: Problem
@@ -173,6 +178,7 @@ class Facts:
     examples: list[Example]
     robustness: tuple[Robustness, Robustness] | None
     versions: Mapping[str, str]
+    limits: Limits | None = None
 
     @property
     def now(self) -> Moment:
@@ -227,9 +233,13 @@ class Facts:
         return self.problem.truth is not None
 
 
-def compute_facts(run: Run, delta: float = 0.05, *, has_robustness: bool = True) -> Facts:
-    """The facts of a run; has_robustness=False leaves out the robustness, which takes longest."""
+def compute_facts(
+    run: Run, delta: float = 0.05, *, has_robustness: bool = True, constraints: Sequence[Constraint] = ()
+) -> Facts:
+    """The facts of a run, with plans within constraints; has_robustness=False leaves out what takes longest."""
     run = without_assumed_truth(run)
+    within = named(run, constraints)
+    examples, refused = examples_of(run, delta, within)
     name, options = explorer_label_of(run)
     confidence, model = run.confidence(delta), run.problem.model
     history = history_of(run, delta)
@@ -253,9 +263,10 @@ def compute_facts(run: Run, delta: float = 0.05, *, has_robustness: bool = True)
         uncertainty=diagnostics_of(model).row_uncertainty(confidence),
         intervals=diagnostics_of(model).intervals(confidence),
         truth=None if run.problem.truth is None else diagnostics_of(model).in_units(run.problem.truth),
-        examples=examples_of(run, delta),
+        examples=examples,
         robustness=_robustness(run, delta) if has_robustness else None,
         versions=versions(),
+        limits=limits_of(run, example_rewards(run.problem)[0][2], within, refused, delta) if within else None,
     )
 
 
@@ -314,20 +325,49 @@ def example_rewards(problem: Problem) -> list[tuple[str, list[int], Float[np.nda
     ]
 
 
-def examples_of(run: Run, delta: float) -> list[Example]:
-    """The plans for three rewards, and the one for reaching a state, where that can be certified."""
-    examples = [
-        example(run, title, states, table, delta) for title, states, table in example_rewards(run.problem)
-    ]
+def examples_of(
+    run: Run, delta: float, constraints: Sequence[Constraint] = ()
+) -> tuple[list[Example], list[tuple[str, str]]]:
+    """The plans for three rewards, and the one for reaching a state, where that can be certified.
+
+    Within constraints also the titles of those that are refused, with the reason.
+    """
+    asked = example_rewards(run.problem)
+    if constraints:
+        return examples_within(run, delta, asked, constraints)
+    examples = [example(run, title, states, table, delta) for title, states, table in asked]
     with suppress(HorizonfreeError):  # too large, or kernels from samples
         examples.append(reach_example(run, delta))
-    return examples
+    return examples, []
+
+
+def examples_within(
+    run: Run, delta: float, asked: list[tuple[str, list[int], Any]], constraints: Sequence[Constraint]
+) -> tuple[list[Example], list[tuple[str, str]]]:
+    """The same plans within constraints, and which were refused."""
+    examples, refused = [], []
+    for title, states, reward in [*asked, reach_event(run.problem)]:
+        try:
+            plan, V, best, loss, within = answer(run, reward, constraints, delta)
+        except HorizonfreeError as error:
+            if not isinstance(reward, Event):  # that plan is left out without constraints, too
+                refused.append((title, str(error)))
+            continue
+        numbers = plan.value, plan.value_low, plan.value_high, plan.gap, plan.certificate.summary()
+        first = plan.policy[0, : run.problem.num_states]  # where no event is decided yet
+        examples.append(Example(title, states, *numbers, first, V, best, loss, likely(plan.credible), within))
+    return examples, refused
+
+
+def reach_event(problem: Problem) -> tuple[str, list[int], Event]:
+    """To be at least once in the state halfway to the farthest."""
+    state = example_states(problem)[1]
+    return f"Reach {state_text(problem, state)} at least once", [state], reach(problem, state)
 
 
 def reach_example(run: Run, delta: float) -> Example:
-    """The plan for being at least once in the state halfway to the farthest."""
-    problem, state = run.problem, example_states(run.problem)[1]
-    event = reach(problem, state)
+    """The plan for `reach_event`."""
+    problem, (title, states, event) = run.problem, reach_event(run.problem)
     plan = run.plan(event, delta=delta)
     policy = np.concatenate([plan.policy, np.zeros_like(plan.policy, shape=(1, problem.num_states))])
     found, best, loss = event_values(problem, event, policy, plan.kernel), None, None
@@ -335,14 +375,14 @@ def reach_example(run: Run, delta: float) -> Example:
         true = event_values(problem, event, policy, problem.kernel())
         best, loss = true.best, max(0.0, true.best - true.value)
     return Example(
-        f"Reach {state_text(problem, state)} at least once",
-        [state],
+        title,
+        states,
         plan.value,
         plan.value_low,
         plan.value_high,
         plan.gap,
         plan.certificate.summary(),
-        policy[0],
+        probabilities(policy[:1], problem.num_actions)[0],
         found.V[0],
         best,
         loss,
@@ -361,7 +401,7 @@ def example(
         best = float(problem.space.at_start(optimal(problem.kernel(), table).V[0]))
         loss = max(0.0, true_gap(problem, table, plan.policy))
     interval, statement = (plan.value_low, plan.value_high), plan.certificate.summary()
-    first, guess = plan.policy[0], likely(plan.credible)
+    first, guess = probabilities(plan.policy[:1], problem.num_actions)[0], likely(plan.credible)
     return Example(title, states, plan.value, *interval, plan.gap, statement, first, V, best, loss, guess)
 
 

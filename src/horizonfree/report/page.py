@@ -5,6 +5,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,11 @@ from horizonfree.models.base import probabilities
 from horizonfree.report import draw, theme
 from horizonfree.report.draw import Picture, pictures
 from horizonfree.report.facts import Example, Facts, Moment, compute_facts, marked_starts, state_text
+from horizonfree.report.within import Limits, named
 from horizonfree.runs.audit import audit
+from horizonfree.runs.constrained import Constraint
 from horizonfree.runs.credible import Likely
+from horizonfree.runs.plan import ConstrainedPlan
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.run import Run
 
@@ -41,6 +45,8 @@ def alt_texts(facts: Facts) -> dict[str, str]:
         "records": _records(facts),
         "robustness": _robustness(facts),
     }
+    if facts.limits is not None and facts.limits.trade_off is not None:
+        texts["trade-off"] = _trade_off(facts.limits)
     return texts | {f"plan-{i + 1}": _plan(facts, x) for i, x in enumerate(facts.examples)}
 
 
@@ -103,6 +109,15 @@ def _robustness(facts: Facts) -> str:
     return "Certified suboptimality against misspecification. " + "; ".join(each) + "."
 
 
+def _trade_off(limits: Limits) -> str:
+    """The ends of the trade-off, and the bound."""
+    assert limits.cost is not None
+    return (
+        f"Best value against the bound of {limits.cost.name}, with a certified band: {limits.trade_off}. "
+        f"A line marks the bound asked for, {limits.cost.bound:.12g}."
+    )
+
+
 def _plan(facts: Facts, x: Example) -> str:
     """The states with the largest and smallest value, and the first action."""
     best, worst = int(x.V.argmax()), int(x.V.argmin())
@@ -114,7 +129,9 @@ def _plan(facts: Facts, x: Example) -> str:
     if start is None:
         return text
     names = facts.problem.layout.get("actions") or [f"action {a}" for a in range(facts.problem.num_actions)]
-    return f"{text} First action at the start: {names[int(x.policy[start])]}."
+    taken = np.flatnonzero(x.policy[start] >= draw.MIN_PROBABILITY)
+    shares = [names[a] if len(taken) == 1 else f"{names[a]} {x.policy[start, a]:.0%}" for a in taken]
+    return f"{text} First action at the start: {', '.join(shares)}."
 
 
 MAX_LIST = 12  # entries of a list
@@ -123,8 +140,12 @@ SEED_SPREAD = (
 )
 
 
-def write_report(run: Run, path: str | Path, *, delta: float = 0.05) -> Path:
+def write_report(
+    run: Run, path: str | Path, *, delta: float = 0.05, constraints: Sequence[Constraint] = ()
+) -> Path:
     """Write the report of a run at confidence 1 - delta; returns its path.
+
+    constraints: as for `Run.plan`; the plans of the report are then within them.
 
     >>> import tempfile, horizonfree as hf
     >>> run = hf.explore(hf.make("river-swim", states=4, horizon=8), episodes=20, progress=False)
@@ -132,7 +153,7 @@ def write_report(run: Run, path: str | Path, *, delta: float = 0.05) -> Path:
     'report.html'
     """
     check_target(path)
-    return write_page(compute_facts(run, delta), path)
+    return write_page(compute_facts(run, delta, constraints=constraints), path)
 
 
 def write_page(
@@ -262,6 +283,7 @@ def environment() -> "Environment":
         "interval": _interval,
         "confidence": confidence_of,
         "sentence": sentence,
+        "lower_first": lower_first,
         "setting": setting,
     }
     return environment
@@ -302,6 +324,11 @@ def sentence(statement: object) -> str:
     """The statement of a certificate with a capital letter."""
     text = str(statement).removeprefix("vacuous: ")
     return text[:1].upper() + text[1:]
+
+
+def lower_first(text: str) -> str:
+    """A title within a sentence."""
+    return text[:1].lower() + text[1:]
 
 
 def setting(x: Any) -> str:
@@ -351,13 +378,24 @@ MIN_TIME = 5e-4  # share of the steps from which on a state is listed
 
 
 def decide(
-    run: Run, reward: Any, today: Any = None, *, is_cost: bool = False, delta: float = 0.05
+    run: Run,
+    reward: Any,
+    today: Any = None,
+    *,
+    is_cost: bool = False,
+    delta: float = 0.05,
+    constraints: Sequence[Constraint] = (),
 ) -> dict[str, Any]:
     """The audit of the best plan against today's policy as plain data, with a row for each state.
 
-    today: as for `Run.evaluate`; None: the policy of the data.
+    today: as for `Run.evaluate`; None: the policy of the data. constraints: as for `Run.plan`.
     """
-    plan = run.plan(reward, scale="rescale", delta=delta)
+    plan = run.plan(reward, scale="rescale", delta=delta, constraints=named(run, constraints) or None)
+    if isinstance(plan, ConstrainedPlan) and plan.memory is not None:
+        raise OptionError(
+            "a decision compares policies of states and steps, and a plan within constraints on events remembers what "
+            "happened; leave --cost and --reward out, or give the constraints as costs of states and actions"
+        )
     result = audit(run, reward, plan.policy, today, delta=delta)
     share = plan.occupancy.mean(axis=0)
     listed = np.flatnonzero(share >= MIN_TIME)
@@ -373,11 +411,33 @@ def decide(
         }
         for s in order
     ]
-    return {
+    decision = {
         **result.to_dict(is_cost=is_cost),
         "today": "the policy of the data" if today is None else "today's policy",
         "rows": rows,
         "more_states": int((share > 0).sum()) - len(order),
+    }
+    if isinstance(plan, ConstrainedPlan):
+        decision["within"] = _within(run, plan, constraints, result.incumbent.policy, delta)
+    return decision
+
+
+def _within(
+    run: Run, plan: ConstrainedPlan, constraints: Sequence[Constraint], today: np.ndarray, delta: float
+) -> dict[str, Any]:
+    """What is proved of the constraints under the plan and under today's policy."""
+    evaluated = [run.evaluate(x.reward, today, scale="rescale", delta=delta) for x in constraints]
+    old = [
+        replace(x, value=y.value, low=y.value_low, high=y.value_high)
+        for x, y in zip(plan.constraints, evaluated)
+    ]
+    return {
+        "status": plan.status,
+        "summary": plan.certificate.summary(),
+        "forecast": plan.certificate.forecast,
+        "gap": plan.gap,
+        "constraints": [x.to_dict() for x in plan.constraints],
+        "today": [x.to_dict() for x in old],
     }
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from horizonfree._validation import check_number, require
-from horizonfree.errors import OptionError, RewardError
+from horizonfree.errors import HorizonfreeError, OptionError, RewardError
 from horizonfree.guarantees.certificate import (
     about,
     at_most_one,
@@ -38,6 +38,7 @@ from horizonfree.runs.plan import (
     ConstraintResult,
     Memory,
     Plan,
+    bound_text,
     make_plan,
     start_distribution_of,
 )
@@ -47,6 +48,9 @@ FEASIBLE, INFEASIBLE = "feasible", "infeasible"
 NUM_BISECTIONS = 10  # of how far bounds are tightened: to a thousandth of the slack
 NO_MORE = RewardSpec()  # no discount, and nothing paid for transitions or at the end
 STRICT = 1e-12  # by how much a contradiction must exceed rounding, as a share of its terms
+ESTIMATED = (
+    "{} is estimated from recorded rewards, which a plan within constraints does not take; give a table"
+)
 NO_POSTERIOR = (
     "posteriors of a plan within constraints are not available; for what is likely of its policy, take "
     "run.evaluate(reward, plan.policy)"
@@ -60,13 +64,19 @@ class Constraint:
     reward: Any
     bound: float
     is_upper: bool
+    name: str = ""
+
+    @property
+    def side(self) -> str:
+        """The bound in words."""
+        return bound_text(self.is_upper, self.bound)
 
 
-def at_most(cost: Any, bound: float) -> Constraint:
+def at_most(cost: Any, bound: float, *, name: str = "") -> Constraint:
     """A constraint of `Run.plan`: the expected total of a cost is at most `bound`.
 
     cost: of the forms that rewards have, [H, S, A], [S, A], [S] or a function, with any finite numbers, in the units of
-    the bound.
+    the bound. name: what answers and reports call it.
 
     >>> import horizonfree as hf
     >>> problem = hf.make("river-swim", states=4, horizon=8)
@@ -75,10 +85,10 @@ def at_most(cost: Any, bound: float) -> Constraint:
     >>> plan.status
     'feasible'
     """
-    return Constraint(cost, _bound(bound), True)
+    return Constraint(cost, _bound(bound), True, str(name))
 
 
-def at_least(reward: Any, bound: float) -> Constraint:
+def at_least(reward: Any, bound: float, *, name: str = "") -> Constraint:
     """A constraint of `Run.plan`: the expected total of a reward of any form is at least `bound`.
 
     >>> import horizonfree as hf
@@ -87,7 +97,7 @@ def at_least(reward: Any, bound: float) -> Constraint:
     >>> run.plan([0.0, 0, 0, 0], constraints=[hf.at_least(hf.goal(problem, 3), 0.99)]).status
     'infeasible'
     """
-    return Constraint(reward, _bound(bound), False)
+    return Constraint(reward, _bound(bound), False, str(name))
 
 
 def _bound(bound: Any) -> float:
@@ -116,6 +126,19 @@ def plan_within(
 
 def check_constraints(problem: Problem, reward: Any, constraints: Any, model: str = "likelihood") -> None:
     """Refuse what has no constrained plans."""
+    check_list(constraints)
+    if isinstance(reward, ObservedReward):
+        raise RewardError(ESTIMATED.format("reward"))
+    problem.check_exact_kernels(
+        "constraints= needs policies that draw actions at random, for which nothing is proved with samples; give the "
+        "kernels, or plan without constraints="
+    )
+    if model != "likelihood":
+        raise OptionError("constraints= plans in the maximum-likelihood estimate; leave model= out")
+
+
+def check_list(constraints: Any) -> None:
+    """Refuse what is no list of constraints, whatever the run."""
     require(
         not isinstance(constraints, Constraint) and isinstance(constraints, Sequence) and len(constraints),
         "constraints",
@@ -125,21 +148,19 @@ def check_constraints(problem: Problem, reward: Any, constraints: Any, model: st
     for i, constraint in enumerate(constraints):
         is_one = isinstance(constraint, Constraint)
         require(is_one, f"constraints[{i}]", constraint, "made with hf.at_most or hf.at_least")
-    for name, x in [
-        ("reward", reward),
-        *((f"constraints[{i}]", c.reward) for i, c in enumerate(constraints)),
-    ]:
-        if isinstance(x, ObservedReward):
-            raise RewardError(
-                f"{name} is estimated from recorded rewards, which a plan within constraints does not take; "
-                "give a table"
-            )
-    problem.check_exact_kernels(
-        "constraints= needs policies that draw actions at random, for which nothing is proved with samples; give the "
-        "kernels, or plan without constraints="
-    )
-    if model != "likelihood":
-        raise OptionError("constraints= plans in the maximum-likelihood estimate; leave model= out")
+        if isinstance(constraint.reward, ObservedReward):
+            raise RewardError(ESTIMATED.format(f"constraints[{i}]"))
+
+
+def check_costs(problem: Problem, constraints: Sequence[Constraint]) -> None:
+    """Refuse costs that do not fit the problem, before long work."""
+    check_list(constraints)
+    for i, x in enumerate(constraints):
+        try:
+            if _event(x.reward, problem) is None:
+                resolve(problem, x.reward, scale="rescale")
+        except HorizonfreeError as error:
+            raise type(error)(f"{x.name or f'constraints[{i}]'}: {error}") from error
 
 
 def _event(x: Any, problem: Problem) -> Event | None:
@@ -178,6 +199,7 @@ class Question:
         first = None if found[0] is not None else self._resolved(reward, scale, spec)
         H = run.problem.horizon
         T = max(H, H if first is None else len(first.table), *(x.steps + 1 for x in events), 1)
+        self.acts = max(H, *(x.steps for x in events), 1)  # steps whose actions matter
         self.run = run if T == H else run.restart_from(None, T, is_paid_after=True)
         self.model, self.space = self.run.problem.model, self.run.problem.space
         self.confidence: Confidence = self.run.confidence(*level)
@@ -306,16 +328,11 @@ class Question:
     def _results(self, policy: Float[np.ndarray, "H S A"]) -> tuple[ConstraintResult, ...] | None:
         """The constraints under a policy; None where the data refute the class."""
         results = []
-        for constraint, cost in zip(self.constraints, self.costs):
+        for i, cost in enumerate(self.costs):
             bounds, certificate = certify.for_reward(self.model, self.confidence, cost.table, policy)
             if certificate.is_rejected:
                 return None
-            V = policy_values(self.confidence.kernel, cost.table, policy)[0]
-            ends = (
-                cost.factor * float(x) + cost.offset
-                for x in (self.space.at_start(V), bounds.low, bounds.high)
-            )
-            results.append(ConstraintResult(constraint.bound, constraint.is_upper, *ends))
+            results.append(self._result(i, policy, bounds.low, bounds.high))
         return tuple(results)
 
     def _is_feasible(self, policy: Float[np.ndarray, "H S A"]) -> bool:
@@ -375,7 +392,7 @@ class Question:
         certificate, results = plan.certificate, self._results(policy)
         chosen, eps = np.zeros(len(self.costs)), certificate.eps
         if certificate.is_rejected or results is None:
-            results = tuple(self._unknown(i, policy) for i in range(len(self.costs)))
+            results = tuple(self._result(i, policy, 0.0, 1.0) for i in range(len(self.costs)))
             multipliers, status = [], UNDECIDED
         for lam in multipliers:
             gap = max(0.0, self._gap(policy, lam, results))
@@ -394,7 +411,7 @@ class Question:
         )
         fields = {name: getattr(plan, name) for name in Plan.__dataclass_fields__}
         fields |= {"gap": gap, "certificate": certificate, "_space": self.asked.space}
-        fields["policy"] = policy[: self.asked.horizon]
+        fields["policy"] = policy[: self.acts]
         if self.memory is not None:
             fields |= {"start": start_distribution_of(self.space), "layout": self._layout(self.memory)}
         return ConstrainedPlan(
@@ -413,12 +430,13 @@ class Question:
         names = [f"{x} (decided: {text})" if text else x for text in decided for x in states]
         return {key: x for key, x in memory.layout.items() if key != "cells"} | {"states": names}
 
-    def _unknown(self, i: int, policy: Float[np.ndarray, "H S A"]) -> ConstraintResult:
-        """A constraint of which nothing is proved."""
+    def _result(self, i: int, policy: Float[np.ndarray, "H S A"], low: Any, high: Any) -> ConstraintResult:
+        """Constraint i under a policy, from an interval on the scale of totals of 1."""
         cost, constraint = self.costs[i], self.constraints[i]
         V = self.space.at_start(policy_values(self.confidence.kernel, cost.table, policy)[0])
-        value, low, high = (cost.factor * float(x) + cost.offset for x in (V, 0.0, 1.0))
-        return ConstraintResult(constraint.bound, constraint.is_upper, value, low, high)
+        value, low, high = (cost.factor * float(x) + cost.offset for x in (V, low, high))
+        name = constraint.name or f"constraint {i + 1}"
+        return ConstraintResult(constraint.bound, constraint.is_upper, value, low, high, name)
 
     def _words(self, status: str, gap: float, is_certified: bool, vacuous: str) -> str:
         delta = float(self.confidence.delta)

@@ -62,21 +62,29 @@ class TradeOff(ReprMixin):
 
     def plot(self) -> Any:
         """Value against cost with the certified band, as a Matplotlib figure."""
+        figure, axis = empty_figure()
+        self.draw(axis)
+        return figure
+
+    def draw(self, axis: Any, colors: tuple[str, str, str] = ("C0", "C1", "0.5")) -> None:
+        """The same on Matplotlib axes; colours of the band, of the estimate, and of bounds that are out of reach."""
+        band_color, color, grey = colors
         bounds = np.linspace(self.cost_low.min(), self.cost_high.max(), 400)
         band = np.array([self.at(float(b)) for b in bounds])
         low = np.where(np.isfinite(band[:, 1]), band[:, 1], np.nan)
-        figure, axis = empty_figure()
-        axis.fill_between(bounds, low, band[:, 2], alpha=0.2, linewidth=0, label="certified band")
-        axis.plot(bounds, low, linewidth=0.8, color="C0")
-        axis.plot(bounds, band[:, 2], linewidth=0.8, color="C0")
-        axis.plot(self.costs, self.values, "o-", markersize=3.5, color="C1", label="in the estimate")
+        axis.fill_between(
+            bounds, low, band[:, 2], alpha=0.2, linewidth=0, color=band_color, label="certified band"
+        )
+        axis.plot(bounds, low, linewidth=0.8, color=band_color)
+        axis.plot(bounds, band[:, 2], linewidth=0.8, color=band_color)
+        axis.plot(self.costs, self.values, "o-", markersize=3.5, color=color, label="in the estimate")
         certain = bounds[np.isnan(band[:, 2])]
         if certain.size:
-            axis.axvspan(bounds[0], certain[-1], color="0.85", label="no policy is that cheap")
+            ends = bounds[0], certain[-1]
+            axis.axvspan(*ends, color=grey, alpha=0.3, linewidth=0, label="no policy is that cheap")
         axis.set_xlabel("bound of the cost")
         axis.set_ylabel("best value within it")
         axis.legend(frameon=False, fontsize=8, loc="lower right")
-        return figure
 
     def to_pandas(self) -> Any:
         """One row for each policy."""

@@ -1,7 +1,7 @@
 """Answers of a run: a plan for one reward, and the comparison of two policies."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -160,6 +160,11 @@ class Plan(ReprMixin):
         return int(visited[-1])
 
 
+def bound_text(is_upper: bool, bound: float) -> str:
+    """The bound of a constraint in words."""
+    return f"at {'most' if is_upper else 'least'} {bound:.12g}"
+
+
 @dataclass(frozen=True)
 class ConstraintResult:
     """The expected total of one constraint under a plan, in the constraint's units, with its confidence interval."""
@@ -169,6 +174,12 @@ class ConstraintResult:
     value: float
     low: float
     high: float
+    name: str = ""
+
+    @property
+    def side(self) -> str:
+        """The bound in words."""
+        return bound_text(self.is_upper, self.bound)
 
     @property
     def status(self) -> str:
@@ -179,8 +190,11 @@ class ConstraintResult:
 
     def summary(self) -> str:
         """The constraint, and what is known of it, in a line."""
-        side = "at most" if self.is_upper else "at least"
-        return f"{self.value:.4g}, {interval(self.low, self.high)}; {side} {self.bound:.4g} is {self.status}"
+        return f"{self.value:.4g}, {interval(self.low, self.high)}; {self.side} is {self.status}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {**asdict(self), "status": self.status}
 
 
 class Memory(NamedTuple):
@@ -229,7 +243,7 @@ class ConstrainedPlan(Plan):
     def _repr_table(self) -> ReprTable:
         table = super()._repr_table()
         rows = [("status", self.status)]
-        rows += [(f"constraint {i + 1}", x.summary()) for i, x in enumerate(self.constraints)]
+        rows += [(x.name, x.summary()) for x in self.constraints]
         return ReprTable(table.title, [*rows, *table.lines])
 
 

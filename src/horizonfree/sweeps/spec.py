@@ -36,6 +36,7 @@ from horizonfree._validation import (
     check_known,
     check_probability,
     check_seed,
+    reading,
     require,
     short_repr,
 )
@@ -155,10 +156,9 @@ def read(source: Any) -> Spec:
     except OSError as error:
         raise OptionError(f"sweep {source}: {error.strerror}") from None
     with error_context(f"sweep {source}"):
-        try:
-            return parse(tomllib.loads(text))
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
-            raise OptionError(f"it is not TOML: {error}") from None
+        with reading("it", "TOML", ValueError, RecursionError):
+            entries = tomllib.loads(text)
+        return parse(entries)
 
 
 def parse(source: Mapping[str, Any]) -> Spec:

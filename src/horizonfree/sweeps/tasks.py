@@ -15,7 +15,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from horizonfree._validation import check_choice, suggestion
+from horizonfree._validation import check_choice, check_size, suggestion
 from horizonfree._x64 import to_device, x64
 from horizonfree.batch.compare import view_of
 from horizonfree.batch.explore import Batch, explore_many
@@ -53,10 +53,7 @@ def build_tasks(spec: Spec) -> dict[str, Task]:
     """Every task by its key, in the order of the file; seeds vary slowest, so that all settings advance together."""
     size = spec.seeds_per_task
     number = -(-len(spec.seeds) // size) * len(spec.problems) * len(spec.explorers)
-    if number > MAX_TASKS:
-        raise OptionError(
-            f"these are {number:,} tasks, more than {MAX_TASKS:,}; raise seeds_per_task, now {size}"
-        )
+    check_size(number, MAX_TASKS, f"these are {number:,} tasks", f"raise seeds_per_task, now {size}")
     tasks: dict[str, Task] = {}
     for i in range(0, len(spec.seeds), size):
         for problem, problem_table in spec.problems.items():

@@ -206,9 +206,9 @@ def test_the_zoned_grid_gains():
 
 def test_many_unknowns_are_refused_in_words_and_none_need_nothing():
     case = Case(small.tabular(), 20)
-    with pytest.raises(OptionError, match="at most 5 unknown directions, here are 12"):
+    with pytest.raises(OptionError, match="here are 12; at most 5 are possible"):
         case.certificate()
-    with pytest.raises(OptionError, match="method is 'best'; for this class there are 'uniform', 'direct'"):
+    with pytest.raises(OptionError, match="method is 'best'; it must be 'uniform' or 'direct'"):
         case.certificate("best")
     P = np.random.default_rng(0).dirichlet(np.ones(3), size=(3, 2))
     case = Case(hf.Mixture.from_kernels([P], horizon=4, weights=[1.0]), 2)

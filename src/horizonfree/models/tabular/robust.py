@@ -224,7 +224,7 @@ class RobustTabularConfidence(Confidence):
         within = f"{round_up(self.largest):.3g}"
         if self.way:
             within = f"a divergence of {round_up(2 * self.largest**2):.3g} ({self.way})"
-        elif np.ptp(self.laws.zeta[tuple(self.pairs.T)]) > 0:
+        elif len(self.pairs) and np.ptp(self.laws.zeta[tuple(self.pairs.T)]) > 0:
             within = f"its radius, {within} at most,"
         return f", if every transition law is within {within} of one and the same table"
 

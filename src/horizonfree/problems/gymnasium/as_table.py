@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from horizonfree._validation import check_int
+from horizonfree._validation import check_int, check_size
 from horizonfree.errors import ModelError, OptionError, ShapeError, UnknownNameError
 from horizonfree.mdp.names import start_of, with_names
 from horizonfree.mdp.space import start_distribution
@@ -65,12 +65,13 @@ def unknown_table(
         )
     A = int(env.action_space.n)  # type: ignore[attr-defined]
     copies = 2 if isinstance(terminal, str) else 1
-    if (copies * S) ** 2 * A > MAX_TRANSITIONS:
-        raise OptionError(
-            f"{copies * S:,} states and {A:,} actions have {(copies * S) ** 2 * A:,} possible transitions, more than "
-            f"the {MAX_TRANSITIONS:,} that a table may have; use coarser cells, hf.discretize(env, 5), or fewer "
-            "states, encode=function, num_states=100"
-        )
+    transitions = (copies * S) ** 2 * A
+    check_size(
+        transitions,
+        MAX_TRANSITIONS,
+        f"{copies * S:,} states and {A:,} actions have {transitions:,} possible transitions",
+        "use coarser cells, hf.discretize(env, 5), or fewer states, encode=function, num_states=100",
+    )
     H = _time_limit(env) if horizon is None else horizon
     names = None if encode is not None else names_in(env, "state")
     start = _start(env, S, encode) if start is None else start

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from horizonfree._extras import needs_extra
-from horizonfree._validation import check_count, check_floats, check_int, require, short_repr
+from horizonfree._validation import check_count, check_floats, check_int, check_size, require, short_repr
 from horizonfree.errors import OptionError, ShapeError
 from horizonfree.problems.gymnasium.flatten import (
     MAX_ELEMENTS,
@@ -273,8 +273,7 @@ def _cells(bounds: list[tuple[float, float]], bins: Any) -> list[Cells]:
     """The cells of every coordinate."""
     per_axis = _per_coordinate(bins, "bins", "observations", len(bounds))
     total = math.prod(x for x in per_axis if isinstance(x, int) and x > 0)
-    if total > MAX_ELEMENTS:
-        raise OptionError(f"bins make {short_repr(total)} cells; there may be {MAX_ELEMENTS:,} at most")
+    check_size(total, MAX_ELEMENTS, f"bins make {short_repr(total)} cells", "give fewer bins")
     edges = [_inner_edges(x, i, bounds, per_axis) for i, x in enumerate(per_axis)]
     return [Cells(x, low, high) for x, (low, high) in zip(edges, bounds)]
 

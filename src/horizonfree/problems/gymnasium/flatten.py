@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from horizonfree._extras import needs_extra
-from horizonfree._validation import check_int, require, short_repr, shorten
-from horizonfree.errors import OptionError, ShapeError
+from horizonfree._validation import check_int, check_size, require, short_repr, shorten
+from horizonfree.errors import ShapeError
 
 with needs_extra("gymnasium", "environments of Gymnasium"):
     import gymnasium
@@ -47,11 +47,12 @@ class Numbering:
     def __init__(self, space: Space[Any], cuts: Sequence[Cut] = (), kind: str = "observation") -> None:
         self.space, self.cuts, self._kind = space, tuple(cuts), kind
         self.size = _num_elements(space, iter(self.cuts))
-        if self.size > MAX_ELEMENTS:
-            raise OptionError(
-                f"the {kind} space {shorten(space)} has more than {MAX_ELEMENTS:,} elements, too many to number; use "
-                "fewer or coarser entries, or map observations to states: encode=function, num_states=100"
-            )
+        check_size(
+            self.size,
+            MAX_ELEMENTS,
+            f"the {kind} space {shorten(space)} has too many elements to number",
+            "use fewer or coarser entries, or map observations to states: encode=function, num_states=100",
+        )
         self.shape = tuple(_radices(space, iter(self.cuts)))
 
     def axes(self) -> list[tuple[int, bool]]:

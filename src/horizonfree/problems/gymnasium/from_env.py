@@ -230,13 +230,21 @@ def _make(env: Any, make_kwargs: dict[str, Any]) -> Any:
         if make_kwargs:
             raise OptionError(f"{sorted(make_kwargs)} are for an id; the environment is already built")
         return env.unwrapped
+    return make_env(env, make_kwargs).unwrapped
+
+
+def make_env(env_id: Any, make_kwargs: dict[str, Any]) -> "gymnasium.Env[Any, Any]":
+    """`gymnasium.make`, with an error that names the id and the arguments."""
+    with needs_extra("gymnasium", "environments of Gymnasium"):
+        import gymnasium
+
     try:
-        return gymnasium.make(env, **make_kwargs).unwrapped
+        return gymnasium.make(env_id, **make_kwargs)
     except (gymnasium.error.Error, ImportError) as error:
-        raise UnknownNameError(f"gymnasium cannot make {short_repr(env)}: {shorten(error)}") from error
+        raise UnknownNameError(f"gymnasium cannot make {short_repr(env_id)}: {shorten(error)}") from error
     except Exception as error:  # of the environment's constructor
         raise OptionError(
-            f"gymnasium cannot make {short_repr(env)} with {short_repr(make_kwargs)}: {shorten(error)}"
+            f"gymnasium cannot make {short_repr(env_id)} with {short_repr(make_kwargs)}: {shorten(error)}"
         ) from error
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from horizonfree._extras import needs_extra
-from horizonfree._validation import check_int, check_seed, check_state, require, short_repr
+from horizonfree._validation import calling, check_int, check_seed, check_state, require, short_repr
 from horizonfree.errors import ModelError, OptionError, ShapeError
 from horizonfree.mdp.policies import policy_table
 from horizonfree.mdp.space import IMPOSSIBLE, UNSEEN, Space, Trajectory, may_stay
@@ -270,14 +270,8 @@ def encoded_state(env: "gymnasium.Env[Any, Any]", observation: Any, encode: Enco
     if encode is None:
         return state_of(env, observation)
     name, meaning = f"encode({short_repr(observation)})", f"a state, 0 to {S - 1}"
-    try:
+    with calling(name, f"it takes an observation and returns {meaning}"):
         state = encode(observation)
-    except ModelError:
-        raise
-    except Exception as error:  # of the user's function
-        raise OptionError(
-            f"{name} fails: {type(error).__name__}: {error}; it takes an observation and returns {meaning}"
-        ) from error
     return check_state(state, name, S)
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from horizonfree._validation import check_int, check_state, short_repr
+from horizonfree._validation import calling, check_int, check_size
 from horizonfree.errors import OptionError
-from horizonfree.problems.gymnasium.live import Encode, state_of
+from horizonfree.problems.gymnasium.live import Encode, encoded_state
 
 Place = Callable[[Any, int, np.random.Generator], None]
 NUM_RESETS = 20  # to check that an environment always starts in the same state
@@ -39,11 +39,12 @@ def sampled_env(
 
     env = flatten(env, encode is not None)
     S, A = _sizes(env, num_states, encode)
-    if S * A * samples > MAX_STEPS:
-        raise OptionError(
-            f"environment {name} would take {S * A * samples:,} steps; more than {MAX_STEPS:,} take too long: ask "
-            "for fewer samples, or sample it yourself and give counts [S, A, S]"
-        )
+    check_size(
+        S * A * samples,
+        MAX_STEPS,
+        f"environment {name} would take {S * A * samples:,} steps",
+        "ask for fewer samples, or sample it yourself and give counts [S, A, S]",
+    )
     sampler = _EnvSampler(env, name, S, A, encode, rng)
     if place is None:
         sampler.run_episodes(samples * S * A, horizon)
@@ -58,7 +59,7 @@ def start_of_envs(envs: list[Any], encode: Encode | None) -> int:
 
     S = 2**31
     envs = [flatten(env, encode is not None) for env in envs]
-    starts = {_state(env, encode, S, env.reset(seed=i)[0]) for env in envs for i in range(NUM_RESETS)}
+    starts = {encoded_state(env, env.reset(seed=i)[0], encode, S) for env in envs for i in range(NUM_RESETS)}
     if len(starts) > 1:
         raise OptionError(
             f"the environments start in {len(starts)} different states; give their distribution, start=[..], or "
@@ -82,12 +83,8 @@ class _EnvSampler:
         for s, a in np.ndindex(S, A):
             for _ in range(samples):
                 self._reset()
-                try:
+                with calling(f"place(environment {self._name}, state {s})"):
                     place(self._env, s, self._rng)
-                except Exception as error:  # of the user's function
-                    raise OptionError(
-                        f"place(environment {self._name}, state {s}) fails: {type(error).__name__}: {error}"
-                    ) from error
                 self._step(s, a)
 
     def run_episodes(self, steps: int, horizon: int) -> None:
@@ -104,7 +101,7 @@ class _EnvSampler:
         return self._env.reset(seed=int(self._rng.integers(2**31)))[0]
 
     def _state(self, observation: Any) -> int:
-        return _state(self._env, self._encode, len(self.counts), observation)
+        return encoded_state(self._env, observation, self._encode, len(self.counts))
 
     def _step(self, s: int, a: int) -> tuple[int, bool]:
         first = int(self._env.action_space.start)
@@ -121,15 +118,3 @@ def _sizes(env: Any, num_states: int | None, encode: Encode | None) -> tuple[int
         meaning = "a whole number of at least 1, as encode returns states"
         return check_int(num_states, "num_states", 1, 2**31, meaning), A
     return int(env.observation_space.n), A
-
-
-def _state(env: Any, encode: Encode | None, S: int, observation: Any) -> int:
-    if encode is None:
-        return state_of(env, observation)
-    try:
-        state = encode(observation)
-    except Exception as error:  # of the user's function
-        raise OptionError(
-            f"encode({short_repr(observation)}) fails: {type(error).__name__}: {error}"
-        ) from error
-    return check_state(state, f"encode({short_repr(observation)})", S)
