@@ -80,7 +80,7 @@ TABLE: dict[str, Function] = {
             "progress": False,
         },
         [
-            *(({"problem": x}, f"problem is {short_repr(x)}; it must be a") for x in NO_PROBLEMS),
+            *(({"problem": x}, f"{short_repr(x)}; it must be a Problem") for x in NO_PROBLEMS),
             *BUDGET_ROWS,
             *PROGRESS_ROWS,
             *EXPLORER_ROWS,

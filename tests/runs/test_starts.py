@@ -131,7 +131,7 @@ def test_many_at_once_have_the_numbers_that_each_has_alone(
     """One after the other to the bit, side by side, as on a GPU, to rounding."""
     from horizonfree.batch import explore as batch_explore
 
-    monkeypatch.setattr(batch_explore, "is_wide", lambda: is_wide)
+    monkeypatch.setattr(batch_explore, "is_wide", lambda _: is_wide)
     batch = hf.explore_many(drawn(), name, episodes=K, seeds=3, **options(name))
     for run in batch:
         alone = hf.explore(drawn(), name, episodes=K, seed=run.seed, **options(name))

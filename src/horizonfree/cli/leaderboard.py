@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import typer
 
-from horizonfree._validation import reading
 from horizonfree.cli._shared import (
     JsonOption,
     console,
@@ -83,5 +82,7 @@ def leaderboard(
 
 
 def _read(file: Path) -> Any:
+    from horizonfree._validation import reading  # imports NumPy
+
     with reading(file, "JSON"):
         return json_format.loads(file.read_bytes())

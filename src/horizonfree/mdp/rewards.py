@@ -2,15 +2,15 @@
 
 Steps count from 0 in code: reward[h, s, a] is the paper's r_{h+1}(s, a). Two scales occur in the literature: "total"
 (the sum over an episode is at most 1, the library's own scale) and "per-step" (each entry in [0, 1], so values and
-gaps reach H); `resolve` brings the second to the first and remembers how to go back.
+gaps reach H); `resolve` converts to the first and keeps the map back.
 
-Families of rewards: one for each state, kept as numbers of states and made into tables one at a time, or a list.
+A family of rewards is a list, or one reward for each state, whose tables are made one at a time.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, NamedTuple, SupportsIndex, overload
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -33,10 +33,9 @@ from horizonfree.mdp.policies import redirect_forbidden
 from horizonfree.mdp.space import HasSpace, Space, occupied_states
 
 SCALES = ("total", "per-step", "rescale")
-MAX_SHORT_AXIS = 16  # numbers whose maximum is found faster one by one
-TOTAL_TOLERANCE = 1e-9  # a total may exceed its scale by rounding only
+MAX_SHORT_AXIS = 16  # length up to which np.maximum of slices is faster than max along the axis
+TOTAL_TOLERANCE = 1e-9  # by which rounding may make a total exceed its scale
 FAMILIES = ("goals", "occupancies")
-
 
 RewardLike = Any  # [H, S, A], [S, A], [S], a function (h, s, a) -> number, or a Reward
 
@@ -45,8 +44,8 @@ RewardLike = Any  # [H, S, A], [S, A], [S], a function (h, s, a) -> number, or a
 class Reward:
     """A checked reward. Value in the caller's units = factor * value + offset; gaps are multiplied by factor.
 
-    `occupied`: where entries lie in [0, 1] and the map back was made for; None where it holds everywhere. Elsewhere, at
-    steps and states that no episode comes to, entries may be anything: plans heed them, values and gaps do not.
+    `occupied`: the steps and states at which entries lie in [0, 1] and the map back holds; None for all. No episode
+    comes to the others, where entries may be any numbers: they affect plans, but neither values nor gaps.
     """
 
     table: Float[np.ndarray, "H S A"]
@@ -137,13 +136,13 @@ def resolve(problem: HasSpace, reward: RewardLike, *, scale: str = "total") -> R
 def _check(space: Space, table: Float[np.ndarray, "H S A"]) -> None:
     """Refuse entries below 0 and totals above 1."""
     _check_entries(table)
-    if table.max(axis=(1, 2)).sum() <= 1:  # no trajectory has more than the largest entries of all steps
+    if table.max(axis=(1, 2)).sum() <= 1:  # a cheap upper bound on every total
         return
     highest = max_total(space, table)
     most = _at_best_start(space, highest)
     if most > 1 + TOTAL_TOLERANCE:
         raise RewardError(
-            f"the total reaches {most:.12g} on the trajectory {_worst(space, table, highest)}; "
+            f"the total reaches {most:.12g} on the trajectory {_max_trajectory(space, table, highest)}; "
             "it must be <= 1 on every possible trajectory: divide the reward by that total, or take the scale "
             "'rescale' (any rewards) or 'per-step' (entries in [0, 1])"
         )
@@ -160,8 +159,8 @@ def rescale(problem: HasSpace, reward: RewardLike) -> Reward:
     """Any finite reward or cost as one with entries >= 0 and largest total 1; the map back is in the result.
 
     Each step is shifted by its smallest entry among the states that can be occupied then (every episode has H steps,
-    so this moves all totals alike), and the whole is divided by the largest total, at states that cannot be occupied as
-    well. Policies keep their order, from every state and step.
+    so all totals move by the same amount). Then all entries, also of states that cannot be occupied, are divided by the
+    largest total. The order of policies stays the same, from every state and step.
 
     >>> import horizonfree as hf
     >>> problem = hf.make("river-swim", states=4, horizon=8)
@@ -181,7 +180,7 @@ def rescale(problem: HasSpace, reward: RewardLike) -> Reward:
         raise RewardError(
             f"entries from {table.min():.6g} to {table.max():.6g} have totals that overflow; divide the reward first"
         )
-    if factor <= 0:  # the same on every trajectory: nothing to choose where an episode can come to
+    if factor <= 0:  # all trajectories have the same total
         return Reward(shifted, 1.0, offset, occupied)
     return Reward(shifted / factor, factor, offset, occupied)
 
@@ -189,7 +188,7 @@ def rescale(problem: HasSpace, reward: RewardLike) -> Reward:
 def as_table(problem: HasSpace, reward: RewardLike) -> Float[np.ndarray, "H S A"]:
     """An array [S], [S, A] or [H, S, A], or a function (h, s, a) -> number, as a finite table [H, S, A].
 
-    Entries of forbidden actions are ignored: they have those of their aliases.
+    Entries of forbidden actions are replaced by those of the allowed actions that they stand for.
     """
     space = space_of(problem)
     H, S, A = space.sizes
@@ -200,7 +199,7 @@ def as_table(problem: HasSpace, reward: RewardLike) -> Float[np.ndarray, "H S A"
 
 
 def _shaped(space: Space, reward: Any, shapes: list[tuple[int, ...]]) -> np.ndarray:
-    """An array of finite numbers in one of these shapes."""
+    """The reward as an array of finite numbers; refuses other shapes."""
     array = check_floats(reward, "the reward")
     words = {1: "[S]", 2: "[S, A]", 3: "[H, S, A]"}
     allowed = " or ".join(f"{words[len(shape)]}={shape}" for shape in shapes)
@@ -216,8 +215,8 @@ def max_total(space: Space, table: Float[np.ndarray, "H S A"]) -> Float[np.ndarr
 
     T_h(s) = max_a [ r_h(s,a) + max over s' in the support of T_{h+1}(s') ],   T_{H+1} = 0
 
-    The support are the transitions with features other than zero: all that some parameter makes possible. In a mixture
-    of kernels it is no more than that; features of both signs may have some that no valid parameter reaches.
+    The support are the transitions with non-zero features. It contains all that some parameter makes possible; for
+    mixtures of kernels the two agree, with features of both signs it may be larger.
     """
     succ, support = np.asarray(space.succ), np.asarray(space.support)
     full = support.all()
@@ -231,17 +230,17 @@ def max_total(space: Space, table: Float[np.ndarray, "H S A"]) -> Float[np.ndarr
 
 
 def _largest(x: Float[np.ndarray, "*m n"]) -> Float[np.ndarray, "*m"]:
-    """The maximum along the last axis; NumPy is slow where that is short."""
+    """The maximum along the last axis, fast if that is short."""
     return x.max(axis=-1) if x.shape[-1] > MAX_SHORT_AXIS else reduce(np.maximum, np.moveaxis(x, -1, 0))
 
 
 def _at_best_start(space: Space, T: Float[np.ndarray, "H1 S"]) -> float:
-    """The largest total from where an episode can start."""
+    """The largest total over the states in which an episode can start."""
     return float(T[0, space.starts()].max())
 
 
-def _worst(space: Space, table: Float[np.ndarray, "H S A"], T: Float[np.ndarray, "H1 S"]) -> str:
-    """The trajectory with the largest total, in words."""
+def _max_trajectory(space: Space, table: Float[np.ndarray, "H S A"], T: Float[np.ndarray, "H1 S"]) -> str:
+    """The trajectory with the largest total, as text."""
     s, steps = int(np.where(space.starts(), T[0], -np.inf).argmax()), []
     for h in range(space.horizon):
         after = np.where(space.support[s], T[h + 1][space.succ[s]], -np.inf)
@@ -255,7 +254,7 @@ def _tabulate(function: Callable[[int, int, int], float], H: int, S: int, A: int
     """The values of a function at every step, state and allowed action."""
     table = np.zeros((H, S, A))
     for place in np.ndindex(H, S, A):
-        if acts is not None and acts[place[1:]] != place[2]:
+        if acts is not None and acts[place[1:]] != place[2]:  # a forbidden action
             continue
         try:
             table[place] = function(*place)
@@ -268,7 +267,7 @@ def _tabulate(function: Callable[[int, int, int], float], H: int, S: int, A: int
 
 
 def numbers_of(problem: Any, states: Any) -> np.ndarray:
-    """The numbers of states that are given by number, name, label (a name of several states) or cell."""
+    """The indices of states that are given by number, name, label (of several states) or cell."""
     size = space_of(problem).num_states
     return names.numbers_of(getattr(problem, "layout", {}), states, size)
 
@@ -285,7 +284,7 @@ def space_of(problem: Any) -> Space:
 class StateRewards(Sequence[Reward]):
     """For each of these states the reward for ending there (`is_goal`), or for every step there.
 
-    Ten thousand tables [H, S, A] of a grid of a hundred by a hundred cells would be 640 GB at H = 200.
+    Tables are made on access: all of them together are G times [H, S, A].
     """
 
     space: Space
@@ -293,7 +292,7 @@ class StateRewards(Sequence[Reward]):
     is_goal: bool
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of rewards."""
         return len(self.states)
 
     @overload
@@ -301,13 +300,13 @@ class StateRewards(Sequence[Reward]):
     @overload
     def __getitem__(self, index: slice) -> "StateRewards": ...
     def __getitem__(self, index: Any) -> Any:
-        """One of them as a table, or some of them."""
+        """One reward with its table, or a part of the family."""
         if isinstance(index, slice):
             return StateRewards(self.space, self.states[index], self.is_goal)
         return Reward((goal if self.is_goal else occupancy)(self.space, int(self.states[index])))
 
     def paid(self, h: int) -> float:
-        """What it pays to be in its state at a step."""
+        """The reward at a step in its own state."""
         if self.is_goal:
             return float(h == self.space.horizon - 1)
         return 1.0 / self.space.horizon
@@ -320,87 +319,16 @@ def family(problem: HasSpace, rewards: Any) -> tuple[str, Sequence[Reward]]:
         occupied, is_goal = occupied_states(space), rewards == "goals"
         states = np.flatnonzero(occupied[-1] if is_goal else occupied.any(axis=0))
         names = ("goal", "goals") if is_goal else ("occupancy", "occupancies")
-        return _all(len(states), *names), StateRewards(space, states, is_goal)
+        return _count_text(len(states), *names), StateRewards(space, states, is_goal)
     is_list = isinstance(rewards, (list, tuple, StateRewards)) or (
         isinstance(rewards, np.ndarray) and rewards.ndim > 0
     )
     if not is_list or not len(rewards):
         near = did_you_mean(rewards, FAMILIES)
         require(False, "rewards", rewards, f"'goals', 'occupancies' or a list of rewards{near}", RewardError)
-    return _all(len(rewards), "reward", "rewards"), [resolve(space, reward) for reward in rewards]
+    return _count_text(len(rewards), "reward", "rewards"), [resolve(space, reward) for reward in rewards]
 
 
-def _all(number: int, one: str, several: str) -> str:
-    """So many of a kind, in words."""
+def _count_text(number: int, one: str, several: str) -> str:
+    """The number of rewards as text, "all 3 goals"."""
     return f"the only {one}" if number == 1 else f"all {number} {several}"
-
-
-# Where something can still be earned: of an episode that pays for being in one state, the steps and states that
-# count.
-#
-# At step h an episode is in a state that it can have come to, and can come to the state g in the H - h steps that are
-# left, or cannot. From where it cannot, nothing is earned, whatever is done and whatever the parameter is. On a grid
-# of a hundred by a hundred cells with H = 50 that leaves, on average over g, 4,300 of 500,000 pairs (h, s).
-#
-# `Rows` lists, for several g at once, the pairs (g, s) of one step. Those of "nothing", a reward that pays nowhere,
-# stand behind them, one for each state: they are what a pair is that was left out.
-
-
-class Before(NamedTuple):
-    """The states that lead to each state: those of s are `states[first[s] : first[s + 1]]`, each once."""
-
-    first: Int[np.ndarray, " S1"]
-    states: Int[np.ndarray, " E"]
-
-
-def before(space: Space) -> Before:
-    """Of the transitions that some parameter makes possible."""
-    S, A, n = space.succ.shape
-    support = np.asarray(space.support)
-    to = np.asarray(space.succ)[support].astype(np.int64)
-    origin = np.broadcast_to(np.arange(S)[:, None, None], (S, A, n))[support]
-    edges = np.sort(to * S + origin)
-    edges = edges[np.diff(edges, prepend=-1) > 0]
-    first = np.searchsorted(edges, np.arange(S + 1) * S)
-    return Before(first, edges % S)
-
-
-def distances(before: Before, states: Int[np.ndarray, " G"], most: int) -> Int[np.ndarray, "G S"]:
-    """The least number of transitions from each state to each of the given ones; most + 1 where it is more."""
-    G, S = len(states), len(before.first) - 1
-    result = np.full(G * S, most + 1, np.int32)
-    place = np.zeros(G * S, np.int64)
-    near = np.arange(G) * S + states  # pairs (g, s) as one number
-    result[near] = 0
-    for distance in range(1, most + 1):
-        s = near % S
-        count = before.first[s + 1] - before.first[s]
-        skipped = np.repeat(before.first[s] - (np.cumsum(count) - count), count)
-        near = np.repeat(near - s, count) + before.states[np.arange(len(skipped)) + skipped]
-        near = near[result[near] > most]
-        if not near.size:
-            break
-        order = np.arange(len(near))
-        place[near] = order
-        near = near[place[near] == order]  # each of them once
-        result[near] = distance
-    return result.reshape(G, S)
-
-
-class Rows(NamedTuple):
-    """Pairs (g, s) of one step, those of nothing (g = G) last, and where in this list each of all pairs stands."""
-
-    g: Int[np.ndarray, " N"]
-    s: Int[np.ndarray, " N"]
-    place: Int[np.ndarray, "G1 S"]
-
-
-def rows(occupied: Bool[np.ndarray, " S"], distance: Int[np.ndarray, "G S"], left: int) -> Rows:
-    """Of a step after which there are `left` more."""
-    G, S = distance.shape
-    states = np.flatnonzero(occupied)
-    g, at = np.nonzero(distance[:, states] <= left)
-    place = np.zeros((G + 1, S), np.int32)
-    place[:, states] = len(g) + np.arange(len(states))
-    place[g, states[at]] = np.arange(len(g))
-    return Rows(np.concatenate([g, np.full(len(states), G)]), np.concatenate([states[at], states]), place)

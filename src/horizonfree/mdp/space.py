@@ -1,15 +1,13 @@
-"""What planning, rewards and episodes need to know: which states follow which, the horizon, the start; and kernels.
+"""Spaces (states, actions, possible transitions, horizon, start), kernels and trajectories.
 
 Successor lists: `succ [S, A, n]` names the possible next states of (s, a) in ascending order. A slot of padding repeats
 the last of them and is not in the support. A kernel that reaches most states is stored densely: n = S and
 succ[s, a] = 0..S-1.
 
 The first state is fixed (`start`), or it is drawn from a known distribution (`initial`).
-
-Episodes as they are learnt from.
 """
 
-from typing import Any, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -21,7 +19,6 @@ from horizonfree.errors import KernelError, ShapeError
 TOLERANCE = 1e-8  # how far a row of probabilities may be from summing to one
 MAX_HORIZON = 10**6  # steps of an episode
 IMPOSSIBLE, UNSEEN = -1, -2  # in place of a slot: no successor of (s, a); the episode had broken off
-
 
 _Array = TypeVar("_Array")  # JAX's or NumPy's
 
@@ -367,3 +364,46 @@ def _state_axis(shape: tuple[int, ...], sizes: tuple[int, int, int]) -> int:
     raise ShapeError(
         f"the array has shape {shape}; it must be [S], [S, A], [H, S] or [H, S, A], with (H, S, A) = {sizes}"
     )
+
+
+class Predecessors(NamedTuple):
+    """The states with a transition to each state: those of s are `states[first[s] : first[s + 1]]`, each once."""
+
+    first: Int[np.ndarray, " S1"]
+    states: Int[np.ndarray, " E"]
+
+
+def predecessors(space: Space) -> Predecessors:
+    """The predecessors of all states, by transitions that some parameter makes possible."""
+    S, A, n = space.succ.shape
+    support = np.asarray(space.support)
+    to = np.asarray(space.succ)[support].astype(np.int64)
+    origin = np.broadcast_to(np.arange(S)[:, None, None], (S, A, n))[support]
+    edges = np.sort(to * S + origin)
+    edges = edges[np.diff(edges, prepend=-1) > 0]
+    first = np.searchsorted(edges, np.arange(S + 1) * S)
+    return Predecessors(first, edges % S)
+
+
+def distances(
+    predecessors: Predecessors, goals: Int[np.ndarray, " G"], max_distance: int
+) -> Int[np.ndarray, "G S"]:
+    """The least number of transitions from each state to each goal; max_distance + 1 where it is more."""
+    G, S = len(goals), len(predecessors.first) - 1
+    result = np.full(G * S, max_distance + 1, np.int32)
+    position = np.zeros(G * S, np.int64)
+    frontier = np.arange(G) * S + goals  # pairs (g, s) as one number
+    result[frontier] = 0
+    for distance in range(1, max_distance + 1):
+        s = frontier % S
+        count = predecessors.first[s + 1] - predecessors.first[s]
+        skipped = np.repeat(predecessors.first[s] - (np.cumsum(count) - count), count)
+        frontier = np.repeat(frontier - s, count) + predecessors.states[np.arange(len(skipped)) + skipped]
+        frontier = frontier[result[frontier] > max_distance]
+        if not frontier.size:
+            break
+        order = np.arange(len(frontier))
+        position[frontier] = order
+        frontier = frontier[position[frontier] == order]  # without repetitions
+        result[frontier] = distance
+    return result.reshape(G, S)

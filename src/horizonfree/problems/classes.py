@@ -25,7 +25,7 @@ from horizonfree.models.base import Model
 from horizonfree.models.linear.model import LinearModel, linear_model, measures_of
 from horizonfree.models.mixture import features
 from horizonfree.models.mixture.model import MixtureModel, mixture_model
-from horizonfree.models.mixture.valid import longest
+from horizonfree.models.mixture.valid import norm_bound
 from horizonfree.models.tabular.model import TabularModel, tabular_model, unknown_pairs
 from horizonfree.problems import noise
 from horizonfree.problems.endings import ENDED, UNDECLARED, layout_with_copies, with_copies
@@ -419,7 +419,7 @@ def problem_of_model(model: Model, truth: Any = None, name: str = "problem", lay
 
 def _longest_weights(packed: features.Packed) -> float:
     """The largest norm of weights of any sign."""
-    bound = longest(packed[1])
+    bound = norm_bound(packed[1])
     if not np.isfinite(bound):
         raise KernelError(
             "hull is False, but some kernel is a combination of the others, so that weights can be of any size; leave "

@@ -323,7 +323,9 @@ def build_explorer(
 
 def _explorers_for(model: Model) -> str:
     return ", ".join(
-        name for name, entry in EXPLORERS.items() if isinstance(model, entry.explorer_type.learns)
+        name
+        for name, entry in EXPLORERS.items()
+        if isinstance(model, entry.explorer_type.learns) and not entry.is_reconstruction
     )
 
 

@@ -7,6 +7,7 @@ const ARROWS = {
   north: [0, -1], east: [1, 0], south: [0, 1], west: [-1, 0],
 };
 const MIN_ARROW_SIZE = 13; // pixels of a cell with an arrow
+const MIN_SHARE = 0.05; // probability of an action that is drawn
 const MOVES = { ArrowUp: [0, -1], ArrowRight: [1, 0], ArrowDown: [0, 1], ArrowLeft: [-1, 0] };
 
 export function makeBoard(canvas, problem, events) {
@@ -38,8 +39,11 @@ export function makeBoard(canvas, problem, events) {
     cells.forEach(([x, y], s) => {
       const share = view.shade(s);
       fill(x, y, share, gap);
+      if (view.avoid[s]) hatch(x, y, gap);
       if (view.weights[s] !== 0) paint(x, y, view.weights[s]);
-      if (view.policy && size >= MIN_ARROW_SIZE && view.matters(s)) action(x, y, actions[view.policy[s]], share);
+      if (!view.policy || size < MIN_ARROW_SIZE || !view.matters(s)) return;
+      const drawn = view.draws.get(s)?.filter(([a]) => actions[a] in ARROWS || a === view.policy[s]); // one name at most
+      for (const [a, p] of drawn ?? [[view.policy[s], 1]]) action(x, y, actions[a], share, p);
     });
     view.starts.forEach((s) => mark(cells[s], 0.43, colors.ink));
     if (view.path) trail(view.path, view.at);
@@ -60,6 +64,25 @@ export function makeBoard(canvas, problem, events) {
     context.fillRect(x * size, y * tall, size - gap, tall - gap);
     context.fillStyle = mix(colors.cell, colors.accent, share);
     context.fillRect(x * size, (y + 1) * tall - gap - rise, size - gap, rise);
+  }
+
+  // Oblique lines over a state to be avoided.
+  function hatch(x, y, gap) {
+    const wide = size - gap, high = tall - gap, distance = Math.max(3, size / 4);
+    context.save();
+    context.beginPath();
+    context.rect(x * size, y * tall, wide, high);
+    context.clip();
+    context.strokeStyle = colors.bad;
+    context.globalAlpha = 0.6; // arrows and names stay legible
+    context.lineWidth = Math.max(1, size * 0.04);
+    context.beginPath();
+    for (let at = distance / 2; at < wide + high; at += distance) {
+      context.moveTo(x * size + at, y * tall);
+      context.lineTo(x * size + at - high, y * tall + high);
+    }
+    context.stroke();
+    context.restore();
   }
 
   // A frame, dashed for costs, with the weight unless it is 1.
@@ -84,8 +107,17 @@ export function makeBoard(canvas, problem, events) {
     }
   }
 
-  function action(x, y, name, share) {
-    const cx = (x + 0.5) * size - 0.5, cy = (y + 0.5) * tall - 0.5;
+  // An action; those that are drawn with a probability p are small arrows beside the middle, the fainter the rarer.
+  function action(x, y, name, share, p) {
+    if (p < MIN_SHARE) return;
+    const isDrawn = p <= 1 - MIN_SHARE;
+    context.globalAlpha = isDrawn ? 0.35 + 0.65 * p : 1;
+    act(x, y, name, share, isDrawn);
+    context.globalAlpha = 1;
+  }
+
+  function act(x, y, name, share, isDrawn) {
+    let cx = (x + 0.5) * size - 0.5, cy = (y + 0.5) * tall - 0.5;
     context.fillStyle = context.strokeStyle = share > 0.55 ? colors.on : colors.ink;
     const move = ARROWS[name];
     if (!move) {
@@ -97,7 +129,8 @@ export function makeBoard(canvas, problem, events) {
       context.fillText(text, cx, cy);
       return;
     }
-    const [dx, dy] = move, r = size * 0.26, w = size * 0.13;
+    const [dx, dy] = move, r = size * (isDrawn ? 0.15 : 0.26), w = size * (isDrawn ? 0.1 : 0.13);
+    if (isDrawn) [cx, cy] = [cx + dx * 0.21 * size, cy + dy * 0.21 * size];
     context.lineWidth = Math.max(1, size * 0.045);
     context.beginPath();
     context.moveTo(cx - dx * r, cy - dy * r);

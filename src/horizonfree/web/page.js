@@ -1,5 +1,6 @@
 // The playground: painting, questions to the back end, and controls.
 
+import { drawn, makeAvoid, option, told } from "./avoid.js";
 import { ask, linkNote, open } from "./backend.js";
 import { makeBoard } from "./board.js";
 import * as link from "./link.js";
@@ -12,9 +13,9 @@ const MAX_UNDO = 200;
 
 const $ = (id) => document.getElementById(id);
 const isStill = window.matchMedia("(prefers-reduced-motion: reduce)");
-let problem, view; // the view is a map or a table
-let painted = { weights: new Float64Array(0), when: "along", step: 0, start: 0 };
-let seed = 0, misspecification = 0, answer = null, position = null;
+let problem, view, avoiding; // the view is a map or a table
+let painted = { weights: new Float64Array(0), when: "along", avoid: new Float64Array(0), bound: link.BOUND, step: 0, start: 0 };
+let seed = 0, misspecification = 0, isAfter = false, answer = null, position = null;
 let undo = [], redo = [], stroke = null;
 let pointed = -1; // the state under the pointer
 
@@ -36,6 +37,16 @@ async function main() {
   $("start").min = Math.min(problem.start, 0);
   $("start").max = problem.states - 1;
   view = problem.cells ? map() : table();
+  avoiding = makeAvoid($("avoid"), problem, {
+    set: (bound) => change(() => (painted.bound = bound)),
+    refuse: (text) => say("working", text, true),
+    restore: () => avoiding.show(painted, isAfter),
+    unmark: () => change(() => painted.avoid.fill(0)),
+    look(after) {
+      isAfter = after;
+      refresh();
+    },
+  });
   load(follow() ?? example());
   listen();
 }
@@ -66,51 +77,64 @@ function example() {
   const s = problem.reachable[Math.floor(problem.reachable.length * 0.45)];
   const weights = new Float64Array(problem.states);
   weights[s] = 1;
-  return { weights, when: "along", step: 0, start: problem.start };
+  return { weights, when: "along", avoid: new Float64Array(problem.states), bound: link.BOUND, step: 0, start: problem.start };
 }
 
 // ---- painting ------------------------------------------------------------------------------------------------------
 
+const copy = ({ weights, when, avoid, bound }) => ({ weights: weights.slice(), when, avoid: avoid.slice(), bound });
+
 function remember() {
-  undo.push({ weights: painted.weights.slice(), when: painted.when });
+  undo.push(copy(painted));
   if (undo.length > MAX_UNDO) undo.shift();
   redo = [];
 }
 
 function travel(from, to) {
   if (!from.length) return;
-  to.push({ weights: painted.weights, when: painted.when });
+  to.push(copy(painted));
   painted = { ...painted, ...from.pop() };
   changed();
 }
 
 function change(edit) {
   remember();
-  edit(painted.weights);
+  edit();
   changed();
 }
 
-const brush = () => Number(document.querySelector("input[name=brush]:checked").value);
-const toggled = (s) => (painted.weights[s] === brush() ? 0 : brush());
+// The brush of a weight changes the reward, that of marks the marks; the eraser takes both away.
+const brush = () => document.querySelector("input[name=brush]:checked").value;
+const isMarking = () => brush() === "avoid";
+const isOn = (s) => (isMarking() ? painted.avoid[s] === 1 : painted.weights[s] === Number(brush()));
+
+function put(s, isPut) {
+  if (isMarking()) painted.avoid[s] = Number(isPut);
+  else painted.weights[s] = isPut ? Number(brush()) : 0;
+  if (brush() === "0") painted.avoid[s] = 0;
+}
+
+const same = (a, b) => a.weights.every((w, s) => w === b.weights[s]) && a.avoid.every((mark, s) => mark === b.avoid[s]);
+const isBounded = () => painted.avoid.includes(1);
 
 const events = {
   begin(s) {
     remember();
-    stroke = s >= 0 ? toggled(s) : brush();
+    stroke = s < 0 || brush() === "0" || !isOn(s);
   },
   paint(s) {
-    if (painted.weights[s] === stroke) return;
-    painted.weights[s] = stroke;
-    changed();
+    const before = [painted.weights[s], painted.avoid[s]];
+    put(s, stroke);
+    if (before[0] !== painted.weights[s] || before[1] !== painted.avoid[s]) changed();
   },
   end() {
-    const before = undo[undo.length - 1].weights;
-    if (before.every((w, s) => w === painted.weights[s])) undo.pop();
+    stroke = null;
+    if (same(undo[undo.length - 1], painted)) undo.pop();
     changed(performance.now());
   },
-  stroke: (states) => change((weights) => states.forEach((s) => (weights[s] = brush()))),
-  toggle: (s) => change((weights) => (weights[s] = toggled(s))),
-  erase: (s) => change((weights) => (weights[s] = 0)),
+  stroke: (states) => change(() => states.forEach((s) => put(s, true))),
+  toggle: (s) => change(() => put(s, brush() === "0" || !isOn(s))),
+  erase: (s) => change(() => (painted.weights[s] = painted.avoid[s] = 0)),
   look(s) {
     pointed = s;
     tell();
@@ -128,32 +152,44 @@ function tell() {
 
 function describe(s) {
   const parts = [view.place(s), `reward ${number(painted.weights[s])}`];
+  if (painted.avoid[s]) parts.push("to be avoided");
   if (!problem.isReachable.has(s)) parts.push("unreachable within an episode");
   if (answer) parts.push(`${percent(answer.occupancy[s])} of the time`);
-  if (answer) parts.push(`value ${number(answer.values[s])}`, matters(s) ? problem.actions[answer.policy[s]] : "no reward from here");
+  if (answer) parts.push(`value ${number(answer.values[s])}`, matters(s) ? action(s) : "no reward from here");
   return parts.join(" · ");
 }
 
 // ---- requests -----------------------------------------------------------------------------------------------
 
+const marks = () => Array.from(painted.avoid, (mark, s) => (mark ? s : -1)).filter((s) => s >= 0);
 const pairs = () => Array.from(painted.weights, (w, s) => [s, w]).filter(([, w]) => w !== 0);
 let isAsking = false, isStale = false, since = null;
+
+const isWaiting = () => isBounded() && stroke !== null; // plans within a bound are made at the end of a stroke
+
+// What is asked besides the weights.
+function where() {
+  const { when, step, start, bound } = painted;
+  return { when, step, start, ...(isBounded() ? { avoid: marks(), bound, after: isAfter } : {}) };
+}
 
 // Request the plan for the painting: one request at a time, the latest painting wins.
 async function refresh() {
   isStale = true;
-  if (isAsking) return;
+  if (isAsking || isWaiting()) return;
   isAsking = true;
   busy(true);
-  const timer = setTimeout(() => say("working", `Planning for ${count(problem.states, "state")} …`), WAIT_MS);
+  const within = isBounded() ? " within the bound, which is the work of dozens of plans" : "";
+  const timer = setTimeout(() => say("working", `Planning for ${count(problem.states, "state")}${within} …`), WAIT_MS);
   try {
-    while (isStale) {
+    while (isStale && !isWaiting()) {
       isStale = false;
       const released = since;
       const weights = pairs();
       answer = weights.length
-        ? await ask("plan", { weights, when: painted.when, step: painted.step, start: painted.start, seed, misspecification })
+        ? await ask("plan", { weights, ...where(), seed, misspecification })
         : null;
+      if (answer) answer.draws = new Map(answer.draws);
       show();
       if (released !== null && released === since) {
         since = null;
@@ -195,6 +231,7 @@ function controls() {
   $("undo").disabled = !undo.length;
   $("redo").disabled = !redo.length;
   $("clear").disabled = $("share").disabled = $("save").disabled = !painted.weights.some((w) => w !== 0);
+  avoiding.show(painted, isAfter);
   $("step").value = painted.step;
   $("step-is").textContent = `${painted.step + 1} of ${problem.horizon}`;
   $("start").value = painted.start;
@@ -213,7 +250,8 @@ const starts = () => (isDrawn() ? problem.starts : [painted.start]); // to be ma
 
 const showsTime = () => Boolean(problem.cells) && document.querySelector("input[name=shows]:checked").value === "time";
 const hasCosts = () => painted.weights.some((w) => w < 0);
-const matters = (s) => hasCosts() || answer.values[s] > 1e-9; // whether the action in a state matters
+const matters = (s) => hasCosts() || Boolean(answer.bounded) || answer.values[s] > 1e-9; // whether the action in a state matters
+const action = (s) => (answer.draws.has(s) ? drawn(answer.draws.get(s), problem.actions) : problem.actions[answer.policy[s]]);
 const percent = (share) => `${number(100 * share)} %`;
 
 // Shades from no time to the longest, or from the lowest value of the step to the highest; dark if these are equal.
@@ -230,7 +268,8 @@ function scale() {
 function draw() {
   const path = position === null || !answer ? null : answer.episode;
   const policy = showsTime() ? null : answer?.policy;
-  view.draw({ ...painted, starts: starts(), shade: scale().of, values: answer?.values, matters, policy, path, at: position ?? 0 });
+  const draws = answer?.draws;
+  view.draw({ ...painted, starts: starts(), shade: scale().of, values: answer?.values, matters, policy, draws, action, path, at: position ?? 0 });
   $("low").textContent = scale().low;
   $("high").textContent = scale().high;
   tell();
@@ -240,6 +279,7 @@ function show() {
   draw();
   document.querySelector(".result").classList.toggle("none", Boolean(answer && answer.is_vacuous));
   $("play").disabled = $("another").disabled = !answer;
+  $("bounded").hidden = $("forecast").hidden = !answer?.bounded;
   if (!answer) {
     $("value").textContent = "–";
     $("proof").textContent = "Paint a reward to begin.";
@@ -254,11 +294,29 @@ function show() {
   showEveryReward();
   $("between").textContent = between();
   $("proof").textContent = proof();
-  $("likely").textContent = likely(answer.likely);
-  $("truth").textContent =
+  $("likely").textContent = answer.bounded ? "Likely: not available within a bound." : likely(answer.likely);
+  if (answer.bounded) showBounded();
+  else $("truth").textContent =
     answer.loss === null ? "\u00a0" : `True suboptimality ${number(answer.loss)}; known because this problem is simulated.`;
   const from = isDrawn() ? ` starts in ${view.place(answer.episode[0])} and` : "";
-  $("episode").textContent = `This episode${from} collects ${number(collected())}.`;
+  $("episode").textContent = `This episode${from} collects ${number(collected())}${entered()}.`;
+}
+
+// The status of a plan within a bound, and its risk.
+function showBounded() {
+  const { status, risk, proof, forecast, truth } = told(answer, painted.start === problem.start);
+  $("status").textContent = status;
+  $("status").className = answer.bounded.status;
+  $("risk").textContent = risk;
+  if (!answer.is_rejected) $("proof").textContent = proof;
+  $("forecast").textContent = forecast;
+  $("truth").textContent = truth;
+}
+
+// When the episode was in a marked state first.
+function entered() {
+  const step = answer.episode.slice(0, problem.horizon).findIndex((s) => painted.avoid[s]);
+  return answer.bounded && step >= 0 ? `, and is in a marked state at step ${step + 1}` : "";
 }
 
 // The bound for every reward, for the misspecification of the slider.
@@ -311,6 +369,7 @@ function play() {
     const step = Math.floor(position);
     if (step !== painted.step) {
       painted.step = step;
+      isAfter = isBounded() && answer.episode.slice(0, step).some((s) => painted.avoid[s]);
       controls();
       refresh();
     }
@@ -338,8 +397,8 @@ function stop() {
 function listen() {
   $("undo").onclick = () => travel(undo, redo);
   $("redo").onclick = () => travel(redo, undo);
-  $("clear").onclick = () => change((weights) => weights.fill(0));
-  $("fill").onclick = () => change((weights) => weights.fill(brush()));
+  $("clear").onclick = () => change(() => painted.weights.fill(0));
+  $("fill").onclick = () => change(() => painted.weights.forEach((_, s) => put(s, true)));
   $("play").onclick = play;
   $("another").onclick = () => {
     stop();
@@ -399,7 +458,7 @@ async function save() {
     const anchor = Object.assign(document.createElement("a"), { href: URL.createObjectURL(file), download: `${problem.name}-reward.npy` });
     anchor.click();
     URL.revokeObjectURL(anchor.href);
-    say("working", `Saved as ${anchor.download}: an array [H, S, A] for horizonfree plan --reward${hasCosts() ? " --scale rescale" : ""}.`);
+    say("working", `Saved as ${anchor.download}: an array [H, S, A] for horizonfree plan --reward${hasCosts() ? " --scale rescale" : ""}${option(painted)}.`);
   } catch (error) {
     say("working", error.message, true);
   }
@@ -415,9 +474,10 @@ function map() {
 
 function table() {
   $("list").hidden = false;
-  for (const part of [".legend", ".brushes", "#fill", "#map-keys"]) document.querySelector(part).hidden = true;
+  for (const part of document.querySelectorAll(".legend, .brushes, #fill, #map-keys")) part.hidden = true;
   return makeTable($("list"), problem, {
-    set: (s, weight) => change((weights) => (weights[s] = weight)),
+    set: (s, weight) => change(() => (painted.weights[s] = weight)),
+    mark: (s, isMarked) => change(() => (painted.avoid[s] = Number(isMarked))),
     refuse: (text) => say("working", text, true),
   });
 }

@@ -32,7 +32,7 @@ MAX_BYTES = 2**20  # of a request
 HEADER_SECONDS, BODY_SECONDS = 10, 20  # until a request must have arrived
 MAX_CONNECTIONS = 64  # one page uses a few
 HOST = re.compile(r"(?:\[([0-9a-fA-F:]{2,39})\]|([0-9a-zA-Z.]+))(?::[0-9]{1,5})?")  # [IPv6] or name, port
-SCRIPTS = ("page.js", "backend.js", "board.js", "table.js", "link.js", "text.js")
+SCRIPTS = ("page.js", "backend.js", "board.js", "table.js", "link.js", "text.js", "avoid.js")
 PAGE = {
     "/": ("page.html", "text/html"),
     "/page.css": ("page.css", "text/css"),

@@ -4,6 +4,8 @@ A painted reward has a weight in [-1, 1] for some states, negative for costs, an
 state at the last step, "along" pays 1/H of it at every step. The total is between -1 and 1. Rewards with costs are
 rescaled for the certificate; answers are in the units of the painting. "reach" pays 1 for being at least once in one
 of the states with a weight above 0 (`hf.reach`).
+
+States may be marked as to be avoided, with a bound on the probability to be in one of them at least once (bounded.py).
 """
 
 import dataclasses
@@ -17,10 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._validation import check_int, require, short_repr
-from horizonfree.errors import RewardError, ShapeError
+from horizonfree._validation import require, short_repr
+from horizonfree.errors import OptionError, RewardError, ShapeError
 from horizonfree.guarantees.certificate import confidence_of
-from horizonfree.mdp.events import reach
+from horizonfree.mdp.events import Event, reach
 from horizonfree.mdp.space import Space
 from horizonfree.planning import evaluate, visits
 from horizonfree.problems.problem import Problem, true_gap
@@ -35,9 +37,20 @@ from horizonfree.report.facts import (
     without_assumed_truth,
 )
 from horizonfree.runs.credible import likely
-from horizonfree.runs.plan import Plan
+from horizonfree.runs.plan import ConstrainedPlan, Plan
 from horizonfree.runs.reward_spec import event_values
 from horizonfree.runs.run import Run
+from horizonfree.web.bounded import (
+    Avoidance,
+    Bound,
+    answer_of,
+    bound_of,
+    bound_refusal,
+    check_index,
+    draws_of,
+    plan_within,
+    world_of,
+)
 
 MISSPECIFICATIONS = (
     0.0,
@@ -60,18 +73,23 @@ RANDOM_START = -1  # in place of a first state: the start distribution of the pr
 
 
 class Painting(NamedTuple):
-    """A painted reward: (state, weight) in the order of the states, and its mode."""
+    """A painted reward: (state, weight) in the order of the states, its mode, and what is to be avoided."""
 
     weights: tuple[tuple[int, float], ...]
     when: str
+    bound: Bound | None = None
 
 
 class CachedPlan(NamedTuple):
-    """A plan, its values in the estimate, and its true suboptimality if it is known."""
+    """A plan, its values in the estimate, and its true suboptimality if it is known.
+
+    `avoidance`: of plans within a bound, whose policies, kernels and values are of lifted states.
+    """
 
     plan: Plan
-    V: Float[np.ndarray, "H1 S"]
+    V: Float[np.ndarray, "H1 X"]
     loss: float | None
+    avoidance: Avoidance | None = None
 
 
 class Session:
@@ -93,6 +111,7 @@ class Session:
             "uses_reward": uses_reward(options),
             "confidence": confidence_of(self.delta),
             "misspecifications": self.misspecifications,
+            "bound_refusal": self.bound_refusal,
         }
         return drawing(self.run.problem) | run_info | self._certificates
 
@@ -100,6 +119,12 @@ class Session:
     def misspecifications(self) -> list[float]:
         """The misspecifications of the slider; only 0 if no certificate allows more."""
         return list(MISSPECIFICATIONS if self.run.evidence.has_history else (0.0,))
+
+    @cached_property
+    def bound_refusal(self) -> str | None:
+        """Why nothing can be avoided within a bound here, as a sentence."""
+        with self._lock:
+            return bound_refusal(self.run, self.delta)
 
     @cached_property
     def _certificates(self) -> dict[str, Any]:
@@ -128,30 +153,48 @@ class Session:
         def index(name: str, size: int, default: int = 0, low: int = 0) -> int:
             return check_index(question.get(name, default), size, name, low)
 
+        after = question.get("after", False)
+        require(isinstance(after, bool), "after", after, "true or false", ShapeError)
         return self.answer(
             self.painting(question),
             step=index("step", problem.horizon),
             start=index("start", problem.num_states, first, min(first, 0)),
             seed=index("seed", NUM_SEEDS),
             misspecification=index("misspecification", len(self.misspecifications)),
+            after=after,
         )
 
     def answer(
-        self, painting: Painting, *, step: int, start: int, seed: int, misspecification: int = 0
+        self,
+        painting: Painting,
+        *,
+        step: int,
+        start: int,
+        seed: int,
+        misspecification: int = 0,
+        after: bool = False,
     ) -> dict[str, Any]:
         """The plan at one step, its value from one state, its certificate, and one episode.
 
         misspecification: the place in `misspecifications` of how far laws may be from the class.
+        after: of a plan within a bound, what it does once a marked state was entered.
         """
-        plan, V, loss = self.planned(painting, misspecification)
-        certificate = plan.certificate
+        plan, V, loss, avoidance = self.planned(painting, misspecification)
+        certificate, S = plan.certificate, self.run.problem.num_states
         is_default_start = start == default_start(self.run.problem)
+        at_start = _with_start(self.run.problem.space, start).at_start
+        first = avoidance.after if avoidance is not None and after else 0
+        rules, values = (x[step][first : first + S] for x in (plan.policy, V))
+        bounded = None
+        if isinstance(plan, ConstrainedPlan) and avoidance is not None:
+            bounded = answer_of(plan, avoidance, float(at_start(avoidance.risk[0][:S])))
         return {
             "step": step,
-            "policy": plan.policy[step].tolist(),
-            "values": np.round(V[step], 6).tolist(),
+            "policy": (rules if rules.ndim == 1 else rules.argmax(axis=-1)).tolist(),
+            "draws": draws_of(rules),
+            "values": np.round(values, 6).tolist(),
             "occupancy": np.round(self.occupancy(plan, start), 6).tolist(),
-            "value": float(_with_start(self.run.problem.space, start).at_start(V[0])),
+            "value": float(at_start(V[0][:S])),
             # The certificate is for the start of the problem.
             "value_low": plan.value_low if is_default_start else None,
             "value_high": plan.value_high if is_default_start else None,
@@ -164,7 +207,8 @@ class Session:
             "every": self._every(misspecification),
             "likely": self._likely(plan) if is_default_start else None,
             "loss": loss,
-            "episode": self.episode(plan, start, seed).tolist(),
+            "bounded": bounded,
+            "episode": self.episode(plan, start, seed, avoidance).tolist(),
         }
 
     def _likely(self, plan: Plan) -> dict[str, Any] | None:
@@ -202,10 +246,11 @@ class Session:
             return result
 
     def _plan(self, painting: Painting, misspecification: float) -> CachedPlan:
+        if painting.bound is not None:
+            return self._within(painting, painting.bound, misspecification)
         if painting.when == "reach":
             return self._reaching(painting, misspecification)
-        problem, reward = self.run.problem, self.table(painting)
-        scale = "rescale" if any(weight < 0 for _, weight in painting.weights) else "total"
+        problem, reward, scale = self.run.problem, self.table(painting), scale_of(painting)
         plan = self.run.plan(reward, scale=scale, delta=self.delta, misspecification=misspecification)
         V = evaluate(plan.kernel, reward, plan.policy)
         gap = None if problem.truth is None else true_gap(problem, reward, plan.policy, scale=scale)
@@ -218,8 +263,7 @@ class Session:
             raise RewardError(
                 "at least once is certified for the exact class only; set misspecification to 0"
             )
-        problem = self.run.problem
-        event = reach(problem, [s for s, weight in painting.weights if weight > 0])
+        problem, event = self.run.problem, self._event(painting)
         plan = self.run.plan(event, delta=self.delta)
         policy = np.concatenate([plan.policy, np.zeros_like(plan.policy, shape=(1, problem.num_states))])
         found, loss = event_values(problem, event, policy, plan.kernel), None
@@ -228,23 +272,42 @@ class Session:
             loss = max(0.0, true.best - true.value)
         return CachedPlan(dataclasses.replace(plan, policy=policy), found.V, loss)
 
-    def episode(self, plan: Plan, start: int, seed: int) -> Int[np.ndarray, " H1"]:
+    def _event(self, painting: Painting) -> Event:
+        """Being in a painted state at least once."""
+        return reach(self.run.problem, [s for s, weight in painting.weights if weight > 0])
+
+    def _within(self, painting: Painting, bound: Bound, misspecification: float) -> CachedPlan:
+        """The plan within a bound; the best plan of the truth within it is not looked for, so no loss is known."""
+        if misspecification > 0:
+            raise RewardError(
+                "a bound for states to be avoided is certified for the exact class only; set misspecification to 0"
+            )
+        reward = self._event(painting) if painting.when == "reach" else self.table(painting)
+        plan, avoidance = plan_within(self.run, reward, bound, scale=scale_of(painting), delta=self.delta)
+        return CachedPlan(plan, avoidance.V, None, avoidance)
+
+    def episode(
+        self, plan: Plan, start: int, seed: int, avoidance: Avoidance | None = None
+    ) -> Int[np.ndarray, " H1"]:
         """The states of one episode, simulated with the truth if it is known, else with the estimate."""
         problem, random = self.run.problem, np.random.default_rng(seed)
-        kernel = plan.kernel if problem.truth is None else problem.kernel()
+        kernel = world_of(problem, plan, None if avoidance is None else avoidance.lift)
         states = np.empty(problem.horizon + 1, np.int32)
         space = _with_start(problem.space, start)
         states[0] = int(space.start or 0) if space.initial is None else _draw(space.initial, random)
         for h in range(problem.horizon):
-            row = states[h], plan.policy[h, states[h]]
+            rule = plan.policy[h, states[h]]
+            row = states[h], rule if rule.ndim == 0 else _draw(rule, random)
             states[h + 1] = kernel.succ[row][_draw(kernel.prob[row], random)]
-        return states
+        return states % problem.num_states  # of lifted ones
 
     def occupancy(self, plan: Plan, start: int) -> Float[np.ndarray, " S"]:
         """The share of steps in each state, in the estimate."""
         problem = self.run.problem
-        occupancy = visits(plan.kernel, plan.policy, _with_start(problem.space, start).initial)
-        return np.asarray(occupancy.sum(axis=(0, 2)) / problem.horizon)
+        first = np.asarray(_with_start(problem.space, start).initial)
+        initial = np.append(first, np.zeros(plan.policy.shape[1] - problem.num_states))  # of lifted states
+        occupancy = visits(plan.kernel, plan.policy, initial).sum(axis=(0, 2)) / problem.horizon
+        return np.asarray(occupancy.reshape(-1, problem.num_states).sum(axis=0))
 
     def table(self, painting: Painting) -> Float[np.ndarray, "H S A"]:
         """The painted reward as an array."""
@@ -290,7 +353,11 @@ class Session:
             values[state] = float(weight)
         if when == "reach" and not (values and all(weight >= 0 for weight in values.values())):
             raise RewardError("at least once needs a state with a weight above 0, and no costs")
-        return Painting(tuple(sorted((s, w) for s, w in values.items() if w != 0)), when)
+        painted = tuple(sorted((s, w) for s, w in values.items() if w != 0))
+        bound = bound_of(question, self.run.problem.num_states)
+        if bound is not None and self.bound_refusal is not None:
+            raise OptionError(self.bound_refusal)
+        return Painting(painted, when, bound)
 
 
 def drawing(problem: Problem) -> dict[str, Any]:
@@ -308,6 +375,11 @@ def drawing(problem: Problem) -> dict[str, Any]:
         "names": [problem.state_name(s) for s in range(problem.num_states)] if has_names else None,
         "cells": None if cells is None else np.asarray(cells).tolist(),
     }
+
+
+def scale_of(painting: Painting) -> str:
+    """How the reward is certified: rescaled if it has costs."""
+    return "rescale" if any(weight < 0 for _, weight in painting.weights) else "total"
 
 
 def default_start(problem: Problem) -> int:
@@ -330,10 +402,3 @@ def _draw(prob: Float[np.ndarray, " n"], random: np.random.Generator) -> int:
     """An index, drawn with these probabilities."""
     cumulative = np.cumsum(np.maximum(prob, 0.0))
     return int(np.searchsorted(cumulative, random.random() * cumulative[-1], side="right"))
-
-
-def check_index(value: Any, size: int, name: str, low: int = 0) -> int:
-    """An integer from `low` to size - 1 from untrusted JSON."""
-    meaning = f"an integer from {low} to {size - 1}"
-    require(isinstance(value, int), name, value, meaning, ShapeError)
-    return check_int(value, name, low, size - 1, meaning, ShapeError)

@@ -32,26 +32,30 @@ export function makeTable(list, problem, events) {
         input.value = view.weights[s];
       }
     };
-    const cells = [problem.names ? stateName(problem, s) : s, input, "", ""].map((content) => {
+    const mark = Object.assign(document.createElement("input"), { type: "checkbox", disabled: problem.bound_refusal !== null });
+    mark.setAttribute("aria-label", `avoid ${stateName(problem, s)}`);
+    mark.onchange = () => events.mark(s, mark.checked);
+    const cells = [problem.names ? stateName(problem, s) : s, input, mark, "", ""].map((content) => {
       const cell = document.createElement("td");
       cell.append(content);
       return cell;
     });
-    cells[2].className = "value";
+    cells[3].className = "value";
     line.append(...cells);
-    inputs.push({ s, line, input, value: cells[2], action: cells[3] });
+    inputs.push({ s, line, input, mark, value: cells[3], action: cells[4] });
     return line;
   }
 
   function draw(now) {
     view = now;
-    for (const { s, line, input, value, action } of inputs) {
+    for (const { s, line, input, mark, value, action } of inputs) {
+      mark.checked = now.avoid[s] === 1;
       if (document.activeElement !== input || Number(input.value) !== now.weights[s]) input.value = now.weights[s];
       line.classList.toggle("start", now.starts.includes(s));
       line.classList.toggle("agent", Boolean(now.path) && now.path[Math.floor(now.at)] === s);
       value.textContent = now.values ? number(now.values[s]) : "";
       value.style.setProperty("--share", `${100 * now.shade(s)}%`);
-      action.textContent = now.policy && now.matters(s) ? problem.actions[now.policy[s]] : "";
+      action.textContent = now.policy && now.matters(s) ? now.action(s) : "";
     }
   }
 

@@ -328,9 +328,9 @@ def test_a_point_that_is_seen_to_be_the_farthest_inside_is_the_one_of_the_progra
     )  # a row that is larger, and one twice
     cases = [(zones, np.array([[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]])), (np.eye(3), np.ones((1, 3)))]
     for rows, sums in cases:
-        seen = valid._even_parameter(rows, sums)
-        assert seen == pytest.approx(valid._largest_least(rows, sums).x[:-1], abs=1e-9)
+        seen = valid._shortest_parameter(rows, sums)
+        assert seen == pytest.approx(valid._max_min_row(rows, sums).x[:-1], abs=1e-9)
     skewed = np.array([[1.0, 0.0], [0.0, 1.0], [0.9, 0.1]]), np.array([[1.0, 2.0]])
     unbound = np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[1.0, 0.0]])
     for rows, sums in (skewed, unbound):
-        assert valid._even_parameter(rows, sums) is None
+        assert valid._shortest_parameter(rows, sums) is None

@@ -28,6 +28,7 @@ SECONDS = 300  # until the page must have its first answer, on a busy machine
 QUESTIONS = (
     {"weights": [[5, 1.0]], "when": "end", "step": 0, "seed": 0},
     {"weights": [[3, 1.0], [7, 0.25], [8, -0.5]], "when": "along", "step": 2, "start": 1, "seed": 4},
+    {"weights": [[5, 1.0]], "when": "end", "step": 3, "seed": 1, "avoid": [2, 3], "bound": 0.2},
 )
 pytestmark = pytest.mark.slow
 

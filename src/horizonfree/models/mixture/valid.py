@@ -2,16 +2,13 @@
 
 Theta is a polytope in an affine space: row sums C theta = 1 and non-negativity X theta >= 0, X the distinct feature
 rows. Rows that are zero for every theta in Theta are equalities too. Only the directions Z that keep these equalities
-and change some reachable row can be learnt; q is their number.
+and change some reachable row can be learnt; q is their number. Linear programmes find a point inside Theta and its
+extent.
 
 Weights of a mixture. Where the user declares that theta are weights of kernels, w_i = C_i theta_i >= 0 (C the one row
 sum that all pairs share), d virtual rows C_i e_i join X. They are rows like others, with a probability w_i, but no
-transition shows them. Only where q = d - 1: else a parameter of Theta stands for others with the same kernel, and one
-of these may have weights where it has none.
-
-Linear programmes over the valid parameters: a point inside, and how far they reach.
-
-Theta = {theta : X theta >= 0, C theta = 1}, X the distinct feature rows and C the distinct row sums.
+transition shows them. This needs q = d - 1: otherwise several parameters of Theta have the same kernel, and some of
+them may have negative weights while others have not.
 """
 
 import dataclasses
@@ -29,18 +26,14 @@ from horizonfree.models.mixture.features import unique_rows
 
 RANK_TOLERANCE = 1e-9  # singular values below this share of the largest count as zero
 ROUNDING_EFFECT = 1e-14  # smaller effects of a direction on a row are rounding
-EXTENT_TOLERANCE = 1e-8  # to this the extent of Theta is computed by linear programmes
-ZERO_SHARE = 1e-9  # where not every row can have this share of its size, some are 0 on all of Theta
-NEGLIGIBLE_CHANGE = (
-    1e-12  # directions that count as known change no probability by more than this, all together
-)
+EXTENT_TOLERANCE = 1e-8  # accuracy of the extent of Theta, from linear programmes
+ZERO_SHARE = 1e-9  # a row that cannot reach this share of its size counts as 0 on all of Theta
+NEGLIGIBLE_CHANGE = 1e-12  # largest total change of a probability by directions that count as known
 EPS = float(np.finfo(np.float64).eps)
-EQUAL_TOLERANCE = 1e-12  # by which numbers differ that are equal but for rounding
-MAX_ROWS_AT_ONCE, ROWS_PER_ROUND = (
-    20_000,
-    500,
-)  # rows that a programme is not given all at once, and how many it is given at a time
-ROW_TOLERANCE = 1e-9  # by so much less than the least of the rows given another may be
+EQUAL_TOLERANCE = 1e-12  # numbers that differ by less count as equal
+MAX_ROWS_AT_ONCE = 20_000  # linear programmes with more rows are solved in rounds
+ROWS_PER_ROUND = 500  # rows that join in a round
+ROW_TOLERANCE = 1e-9  # rows this far below the minimum of a round join the next one
 
 
 def extent_along(
@@ -62,10 +55,10 @@ def extent_along(
     return ends[0], ends[1]
 
 
-def _largest_least(rows: Float[np.ndarray, "R d"], sums: Float[np.ndarray, "m d"]) -> Any:
-    """(theta, t) with the largest t = min_r <x_r, theta> of C theta = 1, t at most 1.
+def _max_min_row(rows: Float[np.ndarray, "R d"], sums: Float[np.ndarray, "m d"]) -> Any:
+    """(theta, t) that maximises t = min_r <x_r, theta> subject to C theta = 1 and t <= 1.
 
-    Of many rows few matter. Those are found in rounds: solved for some rows, the ones that it has lowest join.
+    Of many rows few are active. They are found in rounds: solve with some rows, then add the lowest of the others.
     """
     (R, d), m = rows.shape, len(sums)
     chosen = np.arange(R)
@@ -98,13 +91,13 @@ def _largest_least(rows: Float[np.ndarray, "R d"], sums: Float[np.ndarray, "m d"
         chosen = np.union1d(chosen, missing)
 
 
-def _even_parameter(
+def _shortest_parameter(
     rows: Float[np.ndarray, "R d"], sums: Float[np.ndarray, "m d"]
 ) -> Float[np.ndarray, " d"] | None:
-    """The shortest theta of C theta = 1, where one can see that no other has a larger least row; else None.
+    """The shortest theta with C theta = 1 if it is the solution of `_max_min_row`, else None.
 
-    Where the mean of its least rows is the same for all these theta, no least row can be larger; and where these rows
-    and C leave but one theta, it is the one that `_largest_least` finds, without a programme to load.
+    It is optimal if the mean of its smallest rows is the same for all these theta, and the only solution if these rows
+    and C determine theta. This saves loading the solver.
     """
     if rows.size > MAX_ROWS_AT_ONCE:
         return None
@@ -112,33 +105,33 @@ def _even_parameter(
     p = rows @ theta
     if p.min() <= ZERO_SHARE or np.abs(sums @ theta - 1).max() > EQUAL_TOLERANCE:
         return None
-    least = np.unique(rows[p <= p.min() + EQUAL_TOLERANCE], axis=0)
-    mean = least.mean(axis=0)
+    smallest = np.unique(rows[p <= p.min() + EQUAL_TOLERANCE], axis=0)
+    mean = smallest.mean(axis=0)
     rest = mean - sums.T @ np.linalg.lstsq(sums.T, mean, rcond=None)[0]
-    is_only = np.linalg.matrix_rank(np.vstack([sums, least])) == len(theta)
-    return theta if is_only and np.abs(rest).max() <= EQUAL_TOLERANCE * np.abs(mean).max() else None
+    is_unique = np.linalg.matrix_rank(np.vstack([sums, smallest])) == len(theta)
+    return theta if is_unique and np.abs(rest).max() <= EQUAL_TOLERANCE * np.abs(mean).max() else None
 
 
 def relative_interior_point(
     rows: Float[np.ndarray, "R d"], sums: Float[np.ndarray, "m d"]
 ) -> tuple[Float[np.ndarray, " d"], Bool[np.ndarray, " R"]]:
-    """A theta in Theta at which every row that can be positive is, and which these are; refuses an empty Theta.
+    """A theta at which every row is positive that can be, and a mask of these rows; refuses an empty Theta.
 
-    First argmax of min_r <x_r, theta>. Where that is 0, some rows are zero on all of Theta, and the largest support is
-    found on the cone over Theta: max sum_r t_r with <x_r, theta> >= t_r, t_r in [0, 1], C theta = z 1, z >= 1; then
+    First argmax of min_r <x_r, theta>. If the maximum is 0, some rows are zero on all of Theta, and the largest support
+    is found on the cone over Theta: max sum_r t_r with <x_r, theta> >= t_r, t_r in [0, 1], C theta = z 1, z >= 1; then
     theta / z, since any row that can be positive reaches t_r = 1 for z large enough.
     """
     (R, d), m = rows.shape, len(sums)
-    even = _even_parameter(rows, sums)
-    if even is not None:
-        return even, np.ones(R, bool)
-    result = _largest_least(rows, sums)
+    theta = _shortest_parameter(rows, sums)
+    if theta is not None:
+        return theta, np.ones(R, bool)
+    result = _max_min_row(rows, sums)
 
     def is_inside(theta: np.ndarray) -> bool:
         return bool((rows @ theta > ZERO_SHARE).all() and np.abs(sums @ theta - 1).max() <= ZERO_SHARE)
 
     def is_short(theta: np.ndarray) -> bool:
-        """Whether the probabilities of theta have all digits that count."""
+        """Whether rounding of theta changes probabilities by a negligible amount only."""
         return bool(EPS * np.linalg.norm(theta) <= NEGLIGIBLE_CHANGE)
 
     has_failed = result.x is None or result.status != 0 or result.x[-1] < -ZERO_SHARE
@@ -177,9 +170,9 @@ class ValidSet:
     them that change a reachable row. `center` is a point of Theta at which every row that can be positive is.
     `free` [R]: rows of reachable states that a direction of Z changes; the probability of any other reachable row is
     known. `positive` [R]: rows that are not zero on all of Theta. Rows may be of very different sizes (tails of
-    distributions), so every judgement is relative to the row's own size, `sizes` [R]. `virtual` [R]: rows that read off
-    a weight and that no slot has. `choices` [S, A]: actions that no earlier action of the state equals for every
-    parameter.
+    distributions), so every tolerance is relative to the row's own size, `sizes` [R]. `virtual` [R]: rows whose
+    probability is a weight; no slot has them. `choices` [S, A]: False for an action that equals an earlier action of
+    the state for every parameter.
     """
 
     rows: Float[Leaf, "R d"]
@@ -213,31 +206,31 @@ def extent(valid: ValidSet, i: int) -> tuple[float, float]:
 
 
 def valid_set(space: Space, phi: Float[np.ndarray, "S A n d"], bound: float, hull: bool = False) -> ValidSet:
-    """Theta of features phi, of which parameters no longer than `bound` count; refuses what drowns in rounding.
+    """Theta of features phi, with parameters no longer than `bound`; refuses effects that are lost in rounding.
 
-    hull: the parameters are weights of kernels, and none is negative; left out where virtual rows cannot say it.
-    Costs one look at every feature and one small linear programme.
+    hull: the parameters are weights of kernels, none negative; ignored where virtual rows cannot express that.
+    Costs one pass over the features and one small linear programme.
     """
     rows, row_of = _rows(phi)
     sums, _ = unique_rows(phi.sum(axis=2).reshape(-1, phi.shape[-1]))
     R = len(rows)
-    if hull and _tell_weights(space, rows, row_of, sums):
+    if hull and _can_bound_weights(space, rows, row_of, sums):
         rows = np.vstack([rows, np.diag(sums[0])])
         row_of = np.where(row_of == R, len(rows), row_of)
-    valid = _around(space, rows, row_of, sums, np.arange(len(rows)) >= R)
-    _check_drowned(valid, bound, *_effects(valid, np.asarray(space.reachable)))
+    valid = _from_rows(space, rows, row_of, sums, np.arange(len(rows)) >= R)
+    _check_rounding(valid, bound, *_effects(valid, np.asarray(space.reachable)))
     _check_positive(valid, np.asarray(space.succ))
     return valid
 
 
 def restricted_valid(valid: ValidSet, states: Int[np.ndarray, " m"]) -> ValidSet:
-    """The valid set with the rows of these states and the virtual rows alone.
+    """The valid set with only the rows of these states and the virtual rows.
 
-    Where there are no more rows than slots of these states, all rows stay: they cost little, and maximum likelihood,
+    If there are no more rows than slots of these states, all rows stay: they cost little, and maximum likelihood,
     whose last barrier is divided by their number, is then the same as with all states.
     """
     row_of, virtual = np.asarray(valid.row_of), np.asarray(valid.virtual)
-    is_kept = virtual | _seen(row_of, states, len(virtual))
+    is_kept = virtual | _rows_of_states(row_of, states, len(virtual))
     if len(virtual) <= row_of[states].size:
         is_kept[:] = True
     kept = np.flatnonzero(is_kept)
@@ -254,25 +247,25 @@ def restricted_valid(valid: ValidSet, states: Int[np.ndarray, " m"]) -> ValidSet
     return dataclasses.replace(valid, **result)
 
 
-def _tell_weights(
+def _can_bound_weights(
     space: Space,
     rows: Float[np.ndarray, "R d"],
     row_of: Int[np.ndarray, "S A n"],
     sums: Float[np.ndarray, "m d"],
 ) -> bool:
-    """Whether virtual rows can say that no weight is negative: one row sum for all, and q = d - 1.
+    """Whether virtual rows can express that no weight is negative: one row sum for all, and q = d - 1.
 
-    Rows of kernels are not negative, so none is zero on all of Theta, and Theta spans what keeps the row sum.
+    Rows of kernels are not negative, so none is zero on all of Theta, and Theta spans all directions that keep the sum.
     """
     if len(sums) > 1 or not (sums > 0).all() or (rows < 0).any():
         return False
     affine = null_space(sums)
-    seen = _seen(row_of, np.asarray(space.reachable), len(rows))
-    learnt = range_of_transpose(rows[seen] @ affine, float(np.abs(rows).max()))
+    seen = _rows_of_states(row_of, np.asarray(space.reachable), len(rows))
+    learnt = row_space(rows[seen] @ affine, float(np.abs(rows).max()))
     return bool(learnt.shape[1] == rows.shape[1] - 1 > 0)
 
 
-def longest(phi: Float[np.ndarray, "S A n d"]) -> float:
+def norm_bound(phi: Float[np.ndarray, "S A n d"]) -> float:
     """A bound on the norm of valid parameters, from linear programmes; infinite where some direction is unbounded."""
     rows, _ = _rows(phi)
     sums, _ = unique_rows(phi.sum(axis=2).reshape(-1, phi.shape[-1]))
@@ -281,20 +274,20 @@ def longest(phi: Float[np.ndarray, "S A n d"]) -> float:
     return float(np.linalg.norm(np.abs(ends).max(axis=1)))
 
 
-def _around(
+def _from_rows(
     space: Space,
     rows: Float[np.ndarray, "R d"],
     row_of: Int[np.ndarray, "S A n"],
     sums: Float[np.ndarray, "m d"],
     is_virtual: Bool[np.ndarray, " R"],
 ) -> ValidSet:
-    """Theta of these rows and row sums."""
+    """The valid set of these rows and row sums."""
     sizes = np.abs(rows).max(axis=1)
     scaled = rows / sizes[:, None]
     center, positive = relative_interior_point(scaled, sums)
     affine = null_space(np.vstack([sums, scaled[~positive]]))
-    seen = _seen(row_of, np.asarray(space.reachable), len(rows))
-    basis = affine @ range_of_transpose(rows[seen] @ affine, float(sizes.max()))
+    seen = _rows_of_states(row_of, np.asarray(space.reachable), len(rows))
+    basis = affine @ row_space(rows[seen] @ affine, float(sizes.max()))
     free = (seen | is_virtual) & (np.linalg.norm(scaled @ basis, axis=1) > RANK_TOLERANCE)
     choices = _choices(np.asarray(space.succ), row_of, len(rows))
     result = rows, row_of, sums, affine, basis, center, free, positive, sizes, is_virtual, choices
@@ -315,24 +308,24 @@ def _choices(
 def _effects(
     valid: ValidSet, reachable: Bool[np.ndarray, " S"]
 ) -> tuple[Bool[np.ndarray, " R"], Bool[np.ndarray, " R"]]:
-    """Rows that episodes can show, and those of them that a direction of Z changes by so little that it is rounding."""
-    seen = _seen(np.asarray(valid.row_of), reachable, len(valid.rows))
+    """Rows of reachable states, and those of them with an effect of Z above rounding and below the rank tolerance."""
+    seen = _rows_of_states(np.asarray(valid.row_of), reachable, len(valid.rows))
     scaled = np.asarray(valid.rows) / np.asarray(valid.sizes)[:, None]
     strength = np.linalg.norm(scaled @ np.asarray(valid.basis), axis=1)
     return seen, seen & ~np.asarray(valid.free) & (strength > ROUNDING_EFFECT)
 
 
-def _seen(
+def _rows_of_states(
     row_of: Int[np.ndarray, "S A n"], states: Bool[np.ndarray, " S"] | Int[np.ndarray, " m"], R: int
 ) -> Bool[np.ndarray, " R"]:
-    """Which rows are those of transitions from these states."""
-    is_seen = np.zeros(R + 1, bool)  # the last one stands for slots without a row
-    is_seen[row_of[states]] = True
-    return is_seen[:-1]
+    """Which rows belong to transitions from these states."""
+    mask = np.zeros(R + 1, bool)  # the last entry is for slots without a row
+    mask[row_of[states]] = True
+    return mask[:-1]
 
 
 def _rows(phi: Float[np.ndarray, "S A n d"]) -> tuple[Float[np.ndarray, "R d"], Int[np.ndarray, "S A n"]]:
-    """The distinct features that are not zero, and which of them each slot has; R for a slot without."""
+    """The distinct non-zero features, and the index of each slot among them; R for a slot without."""
     flat = phi.reshape(-1, phi.shape[-1])
     possible = flat.any(axis=1)
     rows, inverse = unique_rows(flat[possible])
@@ -341,22 +334,22 @@ def _rows(phi: Float[np.ndarray, "S A n d"]) -> tuple[Float[np.ndarray, "R d"], 
     return rows, row_of.reshape(phi.shape[:3])
 
 
-def _check_drowned(
+def _check_rounding(
     valid: ValidSet, bound: float, seen: Bool[np.ndarray, " R"], faint: Bool[np.ndarray, " R"]
 ) -> None:
-    """Refuse directions that count as known, or as none, and yet move probabilities that episodes can show."""
+    """Refuse features whose neglected directions (known, or not along Theta) change probabilities that can be seen."""
     rows, sums, affine, basis = (np.asarray(x) for x in (valid.rows, valid.sums, valid.affine, valid.basis))
-    drowned = partial(
-        _drowned, bound, np.asarray(valid.center), rows / np.asarray(valid.sizes)[:, None], sums
+    max_change = partial(
+        _max_change, bound, np.asarray(valid.center), rows / np.asarray(valid.sizes)[:, None], sums
     )
-    change = drowned(rows[seen], affine, basis) + drowned(rows[faint], basis, basis[:, :0])
+    change = max_change(rows[seen], affine, basis) + max_change(rows[faint], basis, basis[:, :0])
     if not change <= NEGLIGIBLE_CHANGE:
         raise FeatureError(
             "some combination of features is so small beside the others that it drowns in rounding, yet it changes "
             f"probabilities by up to {min(change, 1.0):.1g}; bring the features to similar sizes, or leave out base "
             "kernels that hardly differ from others"
         )
-    lost = 0.0 if valid.positive.all() else drowned(rows[seen], null_space(sums), affine)
+    lost = 0.0 if valid.positive.all() else max_change(rows[seen], null_space(sums), affine)
     if not lost <= EXTENT_TOLERANCE:
         raise FeatureError(
             "some probability can be positive, but by so little that it cannot be told from 0, and it decides about "
@@ -365,7 +358,7 @@ def _check_drowned(
 
 
 def _check_positive(valid: ValidSet, succ: Int[np.ndarray, "S A n"]) -> None:
-    """Refuse a centre at which a free row has no probability."""
+    """Refuse a centre at which a free row has probability 0."""
     p = np.asarray(valid.rows) / np.asarray(valid.sizes)[:, None] @ np.asarray(valid.center)
     faintest = int(np.where(valid.free, p, np.inf).argmin())
     if valid.free[faintest] and p[faintest] <= 0:
@@ -376,7 +369,7 @@ def _check_positive(valid: ValidSet, succ: Int[np.ndarray, "S A n"]) -> None:
         )
 
 
-def _drowned(
+def _max_change(
     bound: float,
     center: Float[np.ndarray, " d"],
     scaled: Float[np.ndarray, "R d"],
@@ -385,9 +378,9 @@ def _drowned(
     along: Float[np.ndarray, "d e"],
     kept: Float[np.ndarray, "d q"],
 ) -> float:
-    """By how much directions along Theta, but for those kept, can tell a parameter from the centre in one of the rows.
+    """A bound on how much the directions `along`, without those `kept`, change one of the rows, from the centre.
 
-    Parameters are in Theta and no longer than B; the centre may be longer.
+    Parameters are in Theta and no longer than `bound`; the centre may be longer.
     """
     if not len(rows) or along.shape[1] == kept.shape[1]:
         return 0.0
@@ -410,14 +403,15 @@ def _drowned(
 def null_space(matrix: Float[np.ndarray, "m d"]) -> Float[np.ndarray, "d e"]:
     """Orthonormal basis of the directions that the matrix sends to zero."""
     is_tall = len(matrix) > matrix.shape[1]
-    # the triangle has the same null space, and is not [m, m]
-    small = np.linalg.qr(matrix, mode="r") if is_tall else matrix
+    small = (
+        np.linalg.qr(matrix, mode="r") if is_tall else matrix
+    )  # R has the same null space, and is not [m, m]
     _, size, Vt = np.linalg.svd(small, full_matrices=True)
     rank = int((size > RANK_TOLERANCE * size[0]).sum())
     return Vt[rank:].T
 
 
-def range_of_transpose(matrix: Float[np.ndarray, "R e"], scale: float) -> Float[np.ndarray, "e q"]:
+def row_space(matrix: Float[np.ndarray, "R e"], scale: float) -> Float[np.ndarray, "e q"]:
     """Orthonormal basis of the directions that the matrix does not send to zero (entries of order `scale`)."""
     if matrix.shape[1] == 0:
         return np.zeros((0, 0))

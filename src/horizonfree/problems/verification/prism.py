@@ -22,7 +22,7 @@ from horizonfree._extras import needs_extra
 from horizonfree._validation import check_size, reading, require, short_repr, suggestion
 from horizonfree.errors import FeatureError, KernelError, OptionError, UnknownNameError
 from horizonfree.models.mixture import features
-from horizonfree.models.mixture.valid import longest
+from horizonfree.models.mixture.valid import norm_bound
 from horizonfree.problems.classes import Mixture
 from horizonfree.problems.problem import Problem
 from horizonfree.problems.verification.affine import (
@@ -150,7 +150,7 @@ def _of_polynomials(built: Built, shared: dict[str, Any]) -> Problem:
     s, a, to, i, c = (np.array(column) for column in zip(*rows))
     S, A = built.allowed.shape
     shape = (S, A, len(span))
-    bound = longest(features.from_features((s, a, to, i, c), shape, built.allowed)[1]) * BOUND_MARGIN
+    bound = norm_bound(features.from_features((s, a, to, i, c), shape, built.allowed)[1]) * BOUND_MARGIN
     if not np.isfinite(bound):
         raise FeatureError(
             "the probabilities leave some unknown constant without limits, so that it cannot be learnt; fix it"

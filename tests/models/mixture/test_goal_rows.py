@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from horizonfree.mdp.rewards import before, distances, rows
-from horizonfree.mdp.space import make_space
+from horizonfree.mdp.space import distances, make_space, predecessors
+from horizonfree.models.mixture.tangent import goal_rows
 
 
 def spaces(count=20):
@@ -34,18 +34,18 @@ def test_distances_are_least_numbers_of_transitions():
         most = int(rng.integers(0, 6))
         states = rng.integers(space.num_states, size=3)
         expected = np.minimum(literal(space), most + 1).T[states]
-        np.testing.assert_array_equal(distances(before(space), states, most), expected)
+        np.testing.assert_array_equal(distances(predecessors(space), states, most), expected)
 
 
 def test_rows_are_where_something_can_be_earned_and_nothing_stands_in_for_the_rest():
     for space, rng in spaces():
         S = space.num_states
         states = rng.integers(S, size=3)
-        distance, occupied = distances(before(space), states, 5), rng.uniform(size=S) < 0.7
-        here = rows(occupied, distance, 2)
+        distance, occupied = distances(predecessors(space), states, 5), rng.uniform(size=S) < 0.7
+        here = goal_rows(occupied, distance, 2)
         listed = list(zip(here.g.tolist(), here.s.tolist()))
         for g, s in np.ndindex(4, S):
             is_listed = occupied[s] and (g == 3 or distance[g, s] <= 2)
             assert ((g, s) in listed) == is_listed
             if occupied[s]:
-                assert listed[here.place[g, s]] == ((g, s) if is_listed else (3, s))
+                assert listed[here.row_of[g, s]] == ((g, s) if is_listed else (3, s))
