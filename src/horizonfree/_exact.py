@@ -12,7 +12,7 @@ Kernels = Float[np.ndarray, "N S A S"]
 
 
 class Task(NamedTuple):
-    """What is paid, from where and for how long, in the units of the reward as it was given.
+    """Rewards, start, horizon and discount of a planning problem, in the units of the caller's reward.
 
     sum_{h=1}^H discount^(h-1) [reward_h(s_h, a_h) + transition(s_h, a_h, s_{h+1})] + discount^H final(s_{H+1}) + offset
     """
@@ -24,7 +24,7 @@ class Task(NamedTuple):
     start: Float[np.ndarray, " S"]
     allowed: Bool[np.ndarray, "S A"]
     offset: float
-    size: float  # of the largest total
+    size: float  # of the largest total, for tolerances
 
 
 def task_of(
@@ -60,17 +60,17 @@ def task_of(
 
 def action_values(kernels: Kernels, task: Task, h: int, after: Float[np.ndarray, "N S"]) -> np.ndarray:
     """Q_h of each kernel, [N, S, A], from the values of the next step."""
-    entered = task.transition + task.discount * after[:, None, None, :]
-    return np.asarray(task.reward[h] + (kernels * entered).sum(-1))
+    of_next = task.transition + task.discount * after[:, None, None, :]
+    return np.asarray(task.reward[h] + (kernels * of_next).sum(-1))
 
 
-def _first_values(kernels: Kernels, task: Task) -> Float[np.ndarray, "N S"]:
+def _final_values(kernels: Kernels, task: Task) -> Float[np.ndarray, "N S"]:
     return np.broadcast_to(task.final, (len(kernels), len(task.final)))
 
 
 def optimal_values(kernels: Kernels, task: Task) -> Float[np.ndarray, " N"]:
     """The largest expected total of any policy of allowed actions, for each kernel."""
-    V = _first_values(kernels, task)
+    V = _final_values(kernels, task)
     for h in range(len(task.reward) - 1, -1, -1):
         V = np.where(task.allowed, action_values(kernels, task, h, V), -np.inf).max(-1)
     return np.asarray(V @ task.start + task.offset)
@@ -80,7 +80,7 @@ def policy_values(kernels: Kernels, task: Task, policy: np.ndarray) -> Float[np.
     """The expected total of one policy, actions [H, S] or probabilities [H, S, A], for each kernel."""
     policy = np.asarray(policy)
     rule = np.eye(kernels.shape[2])[policy] if policy.ndim == 2 else policy
-    V = _first_values(kernels, task)
+    V = _final_values(kernels, task)
     for h in range(len(task.reward) - 1, -1, -1):
         V = (rule[h] * action_values(kernels, task, h, V)).sum(-1)
     return np.asarray(V @ task.start + task.offset)
@@ -88,7 +88,7 @@ def policy_values(kernels: Kernels, task: Task, policy: np.ndarray) -> Float[np.
 
 def optimal_policy(kernel: Float[np.ndarray, "S A S"], task: Task) -> np.ndarray:
     """A policy [H, S] of allowed actions with the largest expected total."""
-    V, policy = _first_values(kernel[None], task), np.zeros(task.reward.shape[:2], int)
+    V, policy = _final_values(kernel[None], task), np.zeros(task.reward.shape[:2], int)
     for h in range(len(policy) - 1, -1, -1):
         Q = np.where(task.allowed, action_values(kernel[None], task, h, V), -np.inf)
         policy[h], V = Q[0].argmax(-1), Q.max(-1)

@@ -2,7 +2,7 @@
 
     batch.json              settings of the batch, and the number of members of a chunk
     chunk-<first>.npz       progress, records and curves of the members from that one on
-    lock                    locked while a process explores into the folder
+    lock                    held while a process writes to the folder
 
 A chunk is written when it is finished, so an interrupted batch resumes with the first chunk that is missing. Files must
 contain arrays of the types and shapes that the same call would write.
@@ -105,12 +105,12 @@ class FolderStore:
         return self.path / f"chunk-{first:08d}.npz"
 
 
-def _check_file_size(path: Path, most: int) -> None:
-    """Raise before reading a file that is longer than any file of this batch."""
+def _check_file_size(path: Path, max_bytes: int) -> None:
+    """Refuse a file that is longer than any file of this batch, before it is read."""
     with files.os_errors(path):
         size = path.stat().st_size
-    if size > most:
-        raise RunError(f"{path} has {size:,} bytes, a file of this batch at most {most:,}; remove it")
+    if size > max_bytes:
+        raise RunError(f"{path} has {size:,} bytes, a file of this batch at most {max_bytes:,}; remove it")
 
 
 def _check_arrays(path: Path, arrays: Arrays, specs: ArraySpecs) -> None:

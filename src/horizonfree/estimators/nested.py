@@ -33,9 +33,8 @@ from horizonfree.planning.traced import nearly_best
 INTERIOR_SHARE = (
     1 - 1e-9
 )  # share of a radius that is used: what lies on a ball's edge to rounding lies inside it
-RELATIVE_TOLERANCE = (
-    1e-9  # change of a probability per unit of t, as a share of the largest, that counts as none
-)
+# Change of a probability per unit of t, as a share of the largest, that counts as none.
+RELATIVE_TOLERANCE = 1e-9
 NOT_EXACT = (
     "theta='optimistic' is exact only with one unknown direction, a fixed start, and at most 3 steps or a kernel that "
     "is known from the second step on; use theta='center'"

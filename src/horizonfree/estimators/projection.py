@@ -13,9 +13,7 @@ from horizonfree.estimators.ridge import Ridge
 from horizonfree.models.mixture.valid import ValidSet
 
 _Point = tuple[Array, Array, Array]  # y, slacks, multipliers
-DUALITY_GAP = (
-    1e-12  # duality gap per constraint, of an objective divided by trace(A), at which `least_squares` stops
-)
+DUALITY_GAP = 1e-12  # per constraint, for an objective divided by trace(A); `least_squares` stops there
 ITERATIONS = 30  # primal-dual steps; each shrinks the gap about fivefold, 12 to 18 reach rounding
 
 

@@ -43,7 +43,7 @@ from horizonfree.models.mixture.model import MixtureModel
 
 
 class State(eqx.Module):
-    """The regression; the policy, its optimistic value and maximisers; the smallest U so far."""
+    """The policy, its optimistic value and the maximisers f; the smallest U so far (`relaxed`); the regression."""
 
     policy: Int[Array, "H S"]
     value: Float[Array, ""]

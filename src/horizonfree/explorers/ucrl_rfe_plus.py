@@ -39,14 +39,14 @@ from horizonfree.models.mixture.model import MixtureModel
 
 
 class State(eqx.Module):
-    """Both kinds of regressions; the policy, its values and the maximisers; the smallest U so far."""
+    """The policy, its values V^k and the maximisers f; the smallest U so far (`relaxed`); both kinds of regressions."""
 
     policy: Int[Array, "H S"]
     V: Float[Array, "H1 S"]
     f: Float[Array, "S A n"]
     relaxed: Float[Array, ""]
     ridge: Ridge
-    own: Ridge  # hat and tilde: regressions on V^k
+    own: Ridge  # the weighted regressions on V^k (hat) and its square (tilde)
     episode: Int[Array, ""]
 
 

@@ -1,6 +1,6 @@
 """Certificates and their texts. Numbers are rounded in the direction in which the statement stays true.
 
-What the numbers of a certificate mean, in a few words each; docs/certificates.md defines them.
+`MEANINGS` has a short text for each number of a certificate; docs/certificates.md defines them.
 """
 
 import math

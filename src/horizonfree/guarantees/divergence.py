@@ -1,4 +1,4 @@
-"""How far apart the trajectories of two kernels can be, whatever the policy, and what a plan can lose by that.
+"""Bounds on the divergence of trajectories under two kernels, for all policies, and on the suboptimality it allows.
 
     KL(trajectories) = E_{P_hat, pi} sum_{h<H} KL(P_hat || P)(s_h, a_h)
 
@@ -7,7 +7,7 @@ policies at once. A class of models supplies `RowDivergence`: its estimate P_hat
 left out of P_hat to keep c small (`leak`), which costs as much in the value of a policy. Pairs (s,a) whose c is too
 large are a bad set at which the comparison stops: that costs the probability of getting there (`hit`).
 
-psi(x) = x - log(1 + x), the price of a relative change x of a probability, its curvature and its inverse.
+In terms of the relative change x of each probability, with psi(x) = x - log(1 + x) and its curvature k,
 
     KL(p || p') = sum p psi(x) + p'(where p is 0),      x = p'/p - 1;        psi(x) = k(x) x^2
 

@@ -1,15 +1,15 @@
-"""When the e-processes of a model class start, and their weights: declared before the first episode.
+"""E-processes of a model class (their starts and weights, declared before the first episode) and of alternatives to it.
 
-Bets of richer classes against a class: e-values, and what they say. Proofs in docs/further-proofs.md.
-
-An alternative predicts every transition before it is seen; Q_n is the probability that it gave to what was seen.
+An alternative predicts every transition before it is seen; Q_n is the probability that it gave to the observations.
 Against the best parameter of the class in hindsight,
 
     E_n = Q_n / sup_theta prod_t P_theta(s'_t|s_t,a_t),      P(E_n >= 1/delta at some n) <= delta inside the class,
 
-whatever gathered the data. The mean of several such e-values is one, so that together they refute the class when
+whatever gathered the data. The mean of several e-values is an e-value, so together they refute the class when
 
     (1/m) sum_i E_i >= 1/delta.
+
+Proofs in docs/further-proofs.md.
 
 A table of frequencies averaged over Dirichlet's law with a half per outcome (Krichevsky and Trofimov) is an alternative
 in closed form: with counts N of m outcomes,

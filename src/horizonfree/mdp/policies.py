@@ -1,11 +1,9 @@
-"""Policies: actions [H, S] or their probabilities [H, S, A], or one step of these for all steps.
+"""Policies: actions [H, S] or their probabilities [H, S, A], or one step of these for all steps; forbidden actions.
 
-Actions that exist in some states only.
-
-A forbidden action is a second name of an allowed one, the first of its state: `acts[s, a]` is what is done where a is
-named in s. Its row of the kernel, and what it is paid, are those of acts[s, a]. So every policy does what an allowed
-one does, allowed ones are what they were, and the best of all is the best of those that are allowed: what is certified
-of the one holds for the other (docs/problems.md). Plans name allowed actions, and nothing else is ever done.
+A forbidden action is an alias of an allowed one, the first of its state: `acts[s, a]` is the action that is taken when
+a is chosen in s. Transitions and rewards are those of acts[s, a]. So every policy is equivalent to an allowed one,
+allowed policies do not change, and the best allowed policy is optimal among all: certificates hold for both
+(docs/problems.md). Plans contain allowed actions only.
 """
 
 from typing import Any

@@ -30,7 +30,7 @@ class Space:
     `reachable`: states in which an action can be taken, under some parameter and policy. `initial` is the
     distribution of the first state, None where it is always `start`; `start` is None where it is drawn. `state_ids`:
     the numbers that the states have in the space that they are a part of. `acts`: which action is taken for
-    each, where some are forbidden (allowed.py).
+    each, where some are forbidden (policies.py).
     """
 
     succ: Int[Leaf, "S A n"]

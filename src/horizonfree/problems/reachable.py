@@ -16,9 +16,7 @@ from horizonfree.problems.endings import ENDED, NEVER
 from horizonfree.problems.noise import AFTER
 from horizonfree.problems.problem import Problem
 
-MIN_OUT_OF_REACH = (
-    5_000  # unreachable states, if they are most of all, for which `explore` suggests `reachable_part`
-)
+MIN_OUT_OF_REACH = 5_000  # unreachable states, if most are, from which `explore` suggests `reachable_part`
 
 
 def reachable_part(problem: Problem) -> Problem:

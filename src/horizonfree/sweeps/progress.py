@@ -1,6 +1,10 @@
-"""The progress of a sweep: counts, remaining time, and their display on standard error.
+"""The progress of a sweep on standard error, and an estimate of its time and memory before it starts.
 
-The display is a live table on a terminal, a plain line now and then elsewhere.
+Progress is a live table on a terminal, and a plain line every few seconds elsewhere.
+
+The estimate is from trials of each setting with one seed and a few episodes. A task with n seeds of K episodes and C
+checkpoints takes about n (K e + C l) seconds: e for an episode, l for the measures at a checkpoint, both with compiled
+programs. Each setting is compiled once.
 """
 
 import sys
@@ -27,6 +31,9 @@ if TYPE_CHECKING:
 LINE_INTERVAL_SECONDS = 5.0
 TABLE_INTERVAL_SECONDS = 0.5
 MAX_TABLE_ROWS = 24
+TRIAL_EPISODES = 32
+MAX_TRIAL_SECONDS = 40.0  # after that, settings without a trial get the mean cost of the others
+TRIAL_TIMEOUT_SECONDS = 600.0
 Setting = tuple[str, str]  # the labels of a problem and an explorer
 
 
@@ -43,7 +50,7 @@ class Tally:
     """Counts of tasks, by setting."""
 
     def __init__(self, tasks: Mapping[str, Task], done: Iterable[str], slots: int) -> None:
-        self.tasks, self.slots, self.began = tasks, slots, time.perf_counter()
+        self.tasks, self.slots, self.start_time = tasks, slots, time.perf_counter()
         self.done, self.failed, self.running = set(done), set[str](), set[str]()
         self.rows = sum(num_rows(tasks[key]) for key in self.done)
         self.seconds: dict[Setting, list[float]] = {}
@@ -77,7 +84,7 @@ class Tally:
 
     def elapsed(self) -> float:
         """Seconds since the start."""
-        return time.perf_counter() - self.began
+        return time.perf_counter() - self.start_time
 
     def remaining(self) -> float | None:
         """An estimate of the remaining seconds; None before the first task is done."""
@@ -89,7 +96,7 @@ class Tally:
         return sum(mean.get(self.setting(key), default) for key in keys) / self.slots
 
     def line(self) -> str:
-        """Everything in one line."""
+        """Counts, elapsed and remaining time as one line of text."""
         total, done, running, failed = self.count()
         remaining = self.remaining()
         parts = [
@@ -164,17 +171,6 @@ def _table(tally: Tally) -> "Table":
     return table
 
 
-# An estimate of the time and memory of a sweep, from trials of its settings with one seed and a few episodes.
-#
-# A task with n seeds of K episodes and C checkpoints takes about n (K e + C l) seconds: e for an episode, l for the
-# measures at a checkpoint, both from trials with compiled programs. Each setting is compiled once.
-
-
-TRIAL_EPISODES = 32
-MAX_TRIAL_SECONDS = 40.0  # then the other settings get the mean of the costs so far
-TRIAL_TIMEOUT_SECONDS = 600.0
-
-
 class Cost(NamedTuple):
     """Seconds of an episode, of a checkpoint and of compilation, and bytes of a worker."""
 
@@ -220,14 +216,14 @@ def estimate(source: Any, out: Any, workers: int) -> Estimate:
 
 
 def _trial_costs(examples: dict[Setting, Task]) -> dict[Setting, Cost]:
-    """Costs of the settings one after the other, until the trials have taken long enough."""
+    """Costs of the settings, until the trials have taken `MAX_TRIAL_SECONDS`."""
     costs: dict[Setting, Cost] = {}
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     with TemporaryDirectory() as folder:
         executor = LocalExecutor(1, 1, Path(folder, "log"))
         try:
             for setting, task in examples.items():
-                if costs and time.perf_counter() - began > MAX_TRIAL_SECONDS:
+                if costs and time.perf_counter() - start_time > MAX_TRIAL_SECONDS:
                     break
                 costs[setting] = _trial_cost(executor, task)
         finally:

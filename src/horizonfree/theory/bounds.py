@@ -21,9 +21,9 @@ Lower bounds (section 5.2 and appendix C, on instances of Zhou and Gu 2022): the
 proof in docs/theory.md is ours. K episodes leave two hard instances that differ in one sign of mu within a total
 variation of t = sqrt(KL/2), KL <= 256/(7 * 192).
 
-The print itself, letter by letter, is in `as_printed`; Table 1 in `table1`; the sums of the proof in `proof_sums`.
+The theorem as published is in `as_printed`, Table 1 in `table1`; the sums of the proof are below.
 
-Two slips of the printed proof are kept by default, and mended with `mended=True`: frozen norms exceed running ones by
+Two errors of the printed proof are kept by default, and mended with `mended=True`: frozen norms exceed running ones by
 a factor up to 4, so beta becomes 4 beta, except that 240 d iota + 240 beta gamma^2 d iota becomes 120 d iota +
 480 beta gamma^2 d iota; and 24 sqrt(zeta M d iota) becomes 24 sqrt(2 zeta M d iota). Either way the bound is for plans
 in the model theta_k of the best episode, k = argmin Vhat_{k,1}, with an exact oracle; the print has the last one.

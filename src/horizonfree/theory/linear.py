@@ -1,13 +1,13 @@
 """The theorems of papers on linear MDPs in numbers: rates, and constants.
 
-Rewards are in [0, 1] at every step, as the papers have them; those of total at most 1 are among them, so that eps is
-the same for both. d is the dimension of the features. Episodes, without constants and logarithms (`rates`):
+Rewards are in [0, 1] at every step, as in the papers; this includes rewards of total at most 1, with the same eps. d
+is the dimension of the features. Episodes, without constants and logarithms (`rates`):
 
     wang2020   d^3 H^6/eps^2     R. Wang, Du, Yang, Salakhutdinov 2020 (arXiv 2006.11274); second-hand
     francis    d^3 H^5/eps^2     Zanette, Lazaric, Kochenderfer, Brunskill 2020 (arXiv 2008.07737); second-hand
     rflin      d^2 H^5/eps^2     Wagenmaker, Chen, Simchowitz, Du, Jamieson 2022 (ICML)
     lsvi-rfe   d^2 H^4/eps^2     Hu, Chen, Huang 2023 (ICLR); second-hand
-    lower      d^2 H^3/eps^2     the same: no algorithm needs fewer
+    lower      d^2 H^3/eps^2     Hu, Chen, Huang 2023: no algorithm needs fewer
 
 Wang et al.: beta = d H sqrt(L), K = d^3 H^6 L/eps^2, L = log(dH/(delta eps)).
 RFLIN, for each of the H steps epochs i = 1..I of K_i episodes (appendix B of the paper), with FORCE as its regret
@@ -18,10 +18,10 @@ minimiser, C_1 = d^4 H^3 log(e + sqrt(d)/gamma^2), p_1 = 3, C_2 = d^4 H^3 log^{3
     K_i = 2^i max{ 2^(10+p_1) C_1 p_1^p_1 log^p_1(2^(i+12) p_1 I C_1 H/delta),
                    2^(4+p_2) C_2 p_2^p_2 log^p_2(2^(i+6) p_2 I C_2 H/delta), (24 d/gamma_i^2) log(48 2^i d/gamma_i^2) }
 
-Constants that a paper leaves open are 1. K_max is open, too: by default it is H sum K_i, as a fixed point. The appendix
-prints I upside down. Zhang, Lee, Chen, Du 2024 (arXiv 2403.10738) have a horizon-free regret for linear MDPs, by search
-over a net of value functions, which is not computable in practice: only its radius is here,
-`linear_horizon_free_alpha`.
+"second-hand": quoted from another paper. Constants that a paper leaves open are 1. K_max is open, too; by default it is
+the fixed point K_max = H sum K_i. The appendix prints the fraction in I upside down. Zhang, Lee, Chen, Du 2024 (arXiv
+2403.10738) have a horizon-free regret for linear MDPs, by search over a net of value functions, which is not computable
+in practice: only its radius is here, `linear_horizon_free_alpha`.
 """
 
 import math
@@ -52,13 +52,13 @@ def rates(eps: float, d: int, H: int) -> dict[str, float]:
 @python_numbers
 def wang_beta(eps: float, delta: float, d: int, H: int) -> float:
     """The radius of Wang et al."""
-    return d * H * math.sqrt(_log(eps, delta, d, H))
+    return d * H * math.sqrt(_log_factor(eps, delta, d, H))
 
 
 @python_numbers
 def wang_episodes(eps: float, delta: float, d: int, H: int) -> float:
     """K of Wang et al."""
-    return float(d) ** 3 * float(H) ** 6 * _log(eps, delta, d, H) / eps**2
+    return float(d) ** 3 * float(H) ** 6 * _log_factor(eps, delta, d, H) / eps**2
 
 
 @python_numbers
@@ -69,8 +69,8 @@ def wang_accuracy(K: float, delta: float, d: int, H: int) -> float:
     low, high = math.log(MIN_ACCURACY), 0.0
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        enough = wang_episodes(math.exp(middle), delta, d, H) <= K
-        low, high = (low, middle) if enough else (middle, high)
+        is_enough = wang_episodes(math.exp(middle), delta, d, H) <= K
+        low, high = (low, middle) if is_enough else (middle, high)
     return math.exp(high)
 
 
@@ -82,7 +82,7 @@ def rflin_schedule(eps: float, delta: float, d: int, H: int, K_max: float | None
         check_ranges(K=K_max)
         return _schedule(eps, delta, d, H, K_max)
     K, schedule = 1.0, _schedule(eps, delta, d, H, 1.0)
-    while rflin_episodes(schedule, H) > K * (1 + 1e-9):  # it grows with K, by logarithms
+    while rflin_episodes(schedule, H) > K * (1 + 1e-9):  # the right side grows logarithmically in K
         K = rflin_episodes(schedule, H)
         schedule = _schedule(eps, delta, d, H, K)
     return schedule
@@ -102,7 +102,7 @@ def linear_horizon_free_alpha(K: float, H: int, d: int, delta: float) -> float:
 
 @python_numbers
 def table(eps: float, delta: float, d: int, H: int, *, K: float | None = None) -> list[TableLine]:
-    """The rows above; for K episodes also the radius that is horizon-free, by default for those of Wang et al."""
+    """All numbers above; the horizon-free radius is for K episodes, by default those of Wang et al."""
     orders, schedule = rates(eps, d, H), rflin_schedule(eps, delta, d, H)
     enough = wang_episodes(eps, delta, d, H)
     episodes = min(max(1.0, enough), LIMITS["K"][1]) if K is None else K
@@ -121,7 +121,7 @@ def table(eps: float, delta: float, d: int, H: int, *, K: float | None = None) -
     ]
 
 
-def _log(eps: float, delta: float, d: int, H: int) -> float:
+def _log_factor(eps: float, delta: float, d: int, H: int) -> float:
     """log(dH/(delta eps)), at least 0."""
     check_ranges(eps=eps, delta=delta, d=d, H=H)
     return max(0.0, math.log(d) + math.log(H) - math.log(delta) - math.log(eps))
@@ -129,21 +129,21 @@ def _log(eps: float, delta: float, d: int, H: int) -> float:
 
 def _schedule(eps: float, delta: float, d: int, H: int, K_max: float) -> Schedule:
     """The schedule for one K_max."""
-    seen = math.log(d) + math.log(H) + math.log(K_max)
-    beta = H * math.sqrt(d * (seen + math.log1p(math.exp(-seen))) + math.log(H) - math.log(delta))
-    number = max(1, math.ceil(math.log2(4 * beta * H / eps)))
-    gamma_sq = [4.0**i * (eps / (8 * H * number * beta)) ** 2 for i in range(1, number + 1)]
-    lengths = [_length(i, g, number, delta, d, H) for i, g in enumerate(gamma_sq, 1)]
+    log_dHK = math.log(d) + math.log(H) + math.log(K_max)
+    beta = H * math.sqrt(d * (log_dHK + math.log1p(math.exp(-log_dHK))) + math.log(H) - math.log(delta))
+    num_epochs = max(1, math.ceil(math.log2(4 * beta * H / eps)))
+    gamma_sq = [4.0**i * (eps / (8 * H * num_epochs * beta)) ** 2 for i in range(1, num_epochs + 1)]
+    lengths = [_length(i, g, num_epochs, delta, d, H) for i, g in enumerate(gamma_sq, 1)]
     return Schedule(beta, tuple(gamma_sq), tuple(lengths))
 
 
-def _length(i: int, gamma_sq: float, number: int, delta: float, d: int, H: int) -> float:
+def _length(i: int, gamma_sq: float, num_epochs: int, delta: float, d: int, H: int) -> float:
     """The length K_i of epoch i."""
     growth = math.log(math.e + math.sqrt(d) / gamma_sq)
 
-    def force(C: float, p: float, first: int, second: int) -> float:
-        inside = math.log(2.0 ** (i + second) * p * number * C * H) - math.log(delta)
-        return float(2.0 ** (first + p) * C * p**p * inside**p)
+    def force(C: float, p: float, outer: int, inner: int) -> float:
+        log_term = math.log(2.0 ** (i + inner) * p * num_epochs * C * H) - math.log(delta)
+        return float(2.0 ** (outer + p) * C * p**p * log_term**p)
 
     size = float(d) ** 4 * float(H) ** 3
     cover = 24 * d / gamma_sq * math.log(48 * 2.0**i * d / gamma_sq)

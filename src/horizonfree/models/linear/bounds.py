@@ -8,7 +8,7 @@ bounds |V^pi - V~^pi| for every policy and reward, V~ the values in the estimate
 of E_{P~} (P - P~) V^pi. So the best plan in the estimate loses at most 2 U_1, any policy 2 U_1 more than it does there.
 
 For one reward, in one backward pass. With Vh the values of the policy in the estimate, c_h the range of V*_{h+1}, and
-g_h = (mu - Mhat) V*_{h+1}, |g_h| <= beta c_h in the coordinates of X (widths.py), the best value is
+g_h = (mu - Mhat) V*_{h+1}, |g_h| <= beta c_h in the coordinates of X, the best value is
 
     V*_h = Vh_h + sum_h' J_hh'.g_h' + eta_h + rho_h,      |eta| <= E,  rho >= 0
 

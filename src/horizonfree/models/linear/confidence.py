@@ -1,6 +1,6 @@
 """The confidence set of a linear MDP: the best of its e-processes.
 
-On one event of probability 1 - delta, for every e-process j with weight w_j and at all times, the lemma of widths.py
+On one event of probability 1 - delta, for every e-process j with weight w_j and at all times, the lemma of bounds.py
 holds
 
     for all V at once, at L = (S-1) log 2 + log(1 / (delta' w_j)),

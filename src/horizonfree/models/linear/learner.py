@@ -2,7 +2,7 @@
 
 `estimate` is the ridge estimate phi (gram + lam I)^-1 cross without what is negative, made to sum to one.
 
-`violation` tests membership in the confidence set, with the formulas of widths.py.
+`violation` tests membership in the confidence set, with the formulas of bounds.py.
 """
 
 from itertools import product

@@ -150,9 +150,7 @@ def linear_model(phi: Any, *, horizon: Any, start: Any, allowed: Any = None) -> 
 
 
 SUM_TOLERANCE = 1e-9  # to which features must be able to sum to one
-MIN_DISTANCE_FROM_SPAN = (
-    1e-6  # how far a feature must be from the span of the others, as a share: Gram matrices square it
-)
+MIN_DISTANCE_FROM_SPAN = 1e-6  # smallest relative distance of a feature from the span of the others
 NEGATIVE_TOLERANCE = 1e-12  # of a probability, by rounding
 MAX_FEATURE = 1e100  # features whose squares are finite
 

@@ -23,11 +23,9 @@ from horizonfree.models.mixture.valid import EPS, ValidSet, extent
 from horizonfree.planning.induction import best_total
 
 MAX_ENTRIES_OF_PROGRAMMES = (
-    100_000  # entries of the distinct features up to which intervals are cut by linear programmes
+    100_000  # entries of the distinct features up to which linear programmes cut intervals
 )
-LSTSQ_TOLERANCE = (
-    1e-12  # singular values below this share of the largest are left to the remainder of an interval
-)
+LSTSQ_TOLERANCE = 1e-12  # singular values below this share of the largest are left to the remainder
 NEGLIGIBLE_REMAINDER = 1e-12  # smaller remainders of an interval are not reduced by linear programmes
 
 

@@ -1,19 +1,18 @@
-"""The uniform gap over U itself, for few unknowns: no curvature, no sum of worst cases.
+"""The uniform gap over the confidence set U itself, for few unknowns, without an ellipsoid around it.
 
     kappa(theta) = max over pi of E_{theta_hat, pi} sum_{h<H} KL(P_theta_hat || P_theta)(s_h, a_h)
 
 is convex in theta, so over any polytope that contains U it is largest at a vertex: one dynamic programme per vertex.
-The polytope (polytope.py) is cut where kappa is largest (outer approximation of a convex maximisation: Tuy 1983,
+The polytope is cut where kappa is largest (outer approximation of a convex maximisation: Tuy 1983,
 Hoffman 1981). Every polytope on the way gives a bound, and kappa where the way from theta_hat to a vertex leaves U says
 how much of it some parameter of U attains.
 
 The hinge (hinge.py) is convex in theta too, and gives a smaller gap; a programme of it costs about ten of kappa. So
 the last polytope is reused, and cut further only where the hinge is largest. docs/certificates.md has the proofs.
 
-Polytopes around U, given by their vertices, and the planes that have U on one side.
-
-In the coordinates u of the ellipsoid, p_theta = p + z u, the polytope starts as the cube around the unit ball. A vertex
-v outside U is cut off where the way from theta_hat to v leaves U, at u_b. The plane that separates the two is one of
+Polytopes are given by their vertices. In the coordinates u of the ellipsoid, p_theta = p + z u, the polytope starts as
+the cube around the unit ball. A vertex v outside U is cut off where the way from theta_hat to v leaves U, at u_b. The
+plane that separates the two is one of
 
     f(u_b) + grad f(u_b)'(u - u_b) <= f(u) <= W,   f(u) = L(theta) - L(theta_hat) = - sum_r N_r log(1 + z_r'u / p_r),
     -below_r <= z_r'u / p_r <= above_r.
@@ -40,9 +39,8 @@ MAX_HINGES = 4_000  # programmes of the hinge to spend
 POINTS_PER_BLOCK = 128  # programmes side by side
 HINGES_PER_ROUND = 16  # programmes of the hinge between two tests whether more are needed
 CUTS_PER_ROUND = 16  # of the polytope between two calls
-RELATIVE_TOLERANCE = (
-    0.005  # stop when parameters of U attain kappa, or the gap by the hinge, up to this share
-)
+# Stop when parameters of U attain kappa, or the gap by the hinge, up to this share.
+RELATIVE_TOLERANCE = 0.005
 MAX_LEAK = 1 - 1e-9  # pairs of which so much was left out are never followed
 BISECTIONS = 40  # to find where a segment leaves U
 PLANE_MARGIN = 1e-9  # by which planes are moved outwards, of their distance from theta_hat: rounding

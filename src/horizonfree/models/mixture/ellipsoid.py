@@ -51,9 +51,7 @@ from horizonfree.models.mixture.valid import RANK_TOLERANCE, ValidSet
 
 TIGHTENING_ROUNDS = 6  # of tightening; the last ones change little
 NEWTON_STEPS = 6  # steps for the inverse of psi below 0
-BOX_SHARE = (
-    1e-6  # of the ellipsoid that is spent on "probabilities lie in [0,1]", so that it is always bounded
-)
+BOX_SHARE = 1e-6  # share of the ellipsoid for "probabilities lie in [0,1]", so that it is bounded
 
 
 @dataclass(frozen=True, eq=False)

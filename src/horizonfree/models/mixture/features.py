@@ -2,12 +2,9 @@
 
 Every function returns `succ [S, A, n]`, `phi [S, A, n, d]` and whether the lists are dense (n = S, succ = 0..S-1).
 
-Row sums of features: <sum_s' phi(s'|s,a), theta> = 1 for every (s,a) is what ties parameters together.
-
-Input may be rounded: rows may miss 1 by TOLERANCE. Taken literally, such an error would be a constraint on theta, and
-would pin it down where nothing is known. So kernels and true parameters are mended, and other features refused.
-
-Which of many rows of numbers are the same but for rounding: each row has a mark, and marks are sorted, not rows.
+Row sums <sum_s' phi(s'|s,a), theta> = 1 constrain theta. Input may be rounded: rows may miss 1 by TOLERANCE. Taken
+literally, such an error would be one more constraint and seem to determine theta. So kernels and true parameters are
+normalised, and other features with such errors are refused.
 """
 
 from typing import Any
@@ -32,9 +29,7 @@ from horizonfree.mdp.space import TOLERANCE
 
 MAX_BYTES = 8 * 2**30  # more than this for phi is refused before it is allocated
 FEATURES_PER_BLOCK = 2**22  # features that are looked at together
-MIN_COLUMN_SHARE = (
-    1e-7  # the smallest share of the largest feature that the largest of another coordinate may be
-)
+MIN_COLUMN_SHARE = 1e-7  # smallest ratio of the largest entry of a coordinate to the largest feature
 MIN_FEATURE = 1e-100  # smaller features count as zero: their squares would vanish
 ROW_SUM_TOLERANCE = 1e-12  # rows further from one than this are mended
 # Differences of row sums, as a share of them, that are neither rounding nor a constraint.

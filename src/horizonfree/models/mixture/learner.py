@@ -1,6 +1,6 @@
 """The traced part of the class: evidence after each episode, the predictors of the next one, and optimal design.
 
-Evidence (evidence.py has the mathematics). The loss of an episode is that of predictors that were fixed before it.
+Evidence: evidence.py has the mathematics. The loss of an episode is that of predictors fixed before it.
 
 Predictors: regularised estimates of theta, a few Newton steps per episode (likelihood.py has the same in NumPy).
 

@@ -40,9 +40,7 @@ from horizonfree.planning.induction import occupancy_measure
 
 ETAS = np.geomspace(2e-3, 0.6, 30)
 LARGE_NUMBER = 1e200  # in place of infinity, which zero probabilities would turn into no number
-HALF_KNOWN = (
-    1.0  # a point mass with a larger eps, of which the joint e-process says nothing, is one of the other rows
-)
+HALF_KNOWN = 1.0  # a point mass with a larger eps counts as one of the other rows
 BLOCK_SIZE = 2**17  # numbers that are computed side by side: about as many as fit into the cache of a core
 
 

@@ -35,9 +35,7 @@ from horizonfree.models.tabular.evidence import TabularEvidence, short_lists
 from horizonfree.models.tabular.radius import ROUNDING_FACTOR, log_kt
 from horizonfree.planning.induction import best_policy, policy_values
 
-COINS = (
-    0.1  # the share of delta of the visits at which the hidden state differs; the rest is that of the balls
-)
+COINS = 0.1  # share of delta for the visits at which the hidden state differs; the rest is for the balls
 BISECTIONS = 60
 BLOCK_SIZE = 2**20  # numbers that are computed side by side
 

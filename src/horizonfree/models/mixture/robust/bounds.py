@@ -1,4 +1,4 @@
-"""What a plan for one reward can lose in any system whose laws are within their radii: Theorem R6.
+"""Suboptimality of a plan for one reward in any system whose laws are within their radii: Theorems R6 and R5.
 
 V, J, B, R and adv are those of the tangent pass (tangent.py), err = ||J|| + ||B|| + R. With the span of f over the
 successors of a pair, and vs a bound on the span of V_theta',
@@ -14,9 +14,9 @@ successors of a pair, and vs a bound on the span of V_theta',
 V* is the best value over all policies, with memory, in that system, and its laws may depend on the whole past: all
 right sides are functions of the state. Where a law may lead anywhere, spans are over all states.
 
-How far one transition of theta_hat can be from any law within the radius of any theta in the ellipsoid: Theorem R5.
-
-A law is Q = p (1 + x + e/p), x the relative change to theta, sum e = 0, sum |e| <= 2 zeta. With a' = a + zeta/p,
+Theorem R5 bounds the divergence of a transition of theta_hat from any law within the radius of any theta in the
+ellipsoid. A law is Q = p (1 + x + e/p), x the relative change to theta, sum e = 0, sum |e| <= 2 zeta. With a' = a +
+zeta/p,
 
     KL(p || Q) = sum p psi(x + e/p) <= (sqrt c + sqrt d)^2,      c >= sum k(-a') p x^2 over the ellipsoid and the rows,
     d = zeta^2 (sum of the two largest k(-a')/p)      (convex in e: largest where zeta moves from one slot to another)

@@ -9,11 +9,9 @@ zeta_c the largest radius among the pairs. With probability 1 - delta, for all C
 Theorem R8: the smallest multiple of the radii for which some parameter satisfies all of this is a linear programme in
 (y, multiple). No smaller one is right, with the same probability.
 
-Pairs (s,a) that are alike: the same rows among their successors, and the same radius.
-
-Certificates need nothing of a pair but its kind and its successors. A
-grid of thousands of cells has a handful of kinds. Successors of a pair are the slots whose row is possible under some
-parameter; a slot whose row is zero on all of Theta is none.
+Pairs (s,a) are of the same kind if they have the same rows among their successors and the same radius. Certificates
+depend on a pair only through its kind and its successors; a grid of thousands of cells has a handful of kinds.
+Successors of a pair are the slots whose row is positive for some parameter in Theta.
 """
 
 import math

@@ -3,7 +3,7 @@
 At the start of an e-process directions v_k are fixed, those in which the rows are hardest to know, and for each later
 block, with predictor y_t and its probabilities p_t, g = v'z/p_t on the rows, cut off at +-1. With
 
-    E_Q e^g <= u(y_star) for all laws Q within their radii, u concave (normalisers.py)
+    E_Q e^g <= u(y_star) for all laws Q within their radii, u concave (below)
 
 exp(sum g - sum log u(y_star)) is a supermartingale. By Ville, and as log u is concave, for all k and at any point y0,
 with probability 1 - delta,
@@ -12,9 +12,8 @@ with probability 1 - delta,
 
 g is any function that is fixed before the block, so it may be cut off.
 
-The largest mean of f over the laws near that of a parameter, as a concave function of the parameter.
-
-Rows are p(y) = p + z'(y - y_t). With f > 0 on the successors of a pair,
+u bounds the largest mean of f over the laws near that of a parameter. Rows are p(y) = p + z'(y - y_t). With f > 0 on
+the successors of a pair,
 
     TV(Q, P_y) <= zeta:       Q f <= u(y) = P_y f + zeta span f
     KL(P_y || Q) <= eps:      Q f <= u(y) = nu - exp(P_y log(nu - f) - eps),      for every nu > max f.
@@ -33,9 +32,7 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree.models.mixture.robust.frequencies import PairKinds
 
-MAX_DIRECTIONS = (
-    256  # directions of one sign: rows beyond this many are passed over, those with the largest cost are kept
-)
+MAX_DIRECTIONS = 256  # directions of one sign; those with the largest cost are kept
 MAX_WORK = 10**6  # slots times directions: fewer directions where kinds are many
 PLANNED_GROWTH = 4.0  # an e-process from episode m on is made for about 4 m episodes
 MAX_EXPONENT = 1.0  # |g|

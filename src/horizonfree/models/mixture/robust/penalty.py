@@ -25,9 +25,7 @@ from horizonfree.models.mixture.robust.frequencies import PairKinds
 from horizonfree.models.mixture.robust.half_spaces import Blocks
 
 BOX_SHARE = 1e-6  # s, of the ellipsoid that is spent on "probabilities lie in [0,1]"
-MAX_PAIRED_SUCCESSORS = (
-    24  # successors up to which all pairs of them are looked at; beyond, each is compared with 1
-)
+MAX_PAIRED_SUCCESSORS = 24  # successors up to which all pairs are compared; beyond, each is compared with 1
 RELATIVE_RIDGE = 1e-9  # of a sum of dd', so that it can be inverted
 EIGENVALUE_FACTOR = 1 + 1e-9  # what an eigenvalue may miss
 BLOCK_SIZE = 10**6  # numbers at a time

@@ -7,16 +7,13 @@ bounds of the rows, each round takes
     ->  the smallest ellipsoid around it and these bounds  ->  bounds of rows,
 
 each of which is valid by itself. Nothing that is chosen depends on the radii, so along zeta = c (a declared shape) the
-sets hold for all c at once.
+sets hold for all c at once; `SharedData` is computed once for all of them.
 
-`SharedData` is computed once for all radii.
-
-Half-spaces and bounds of rows turned into an ellipsoid, and back.
-
-A ball ||u|| <= 1, Delta = T u, and a half-space n'u <= c: the largest of w'u over both is, with n of length 1,
+Half-spaces and bounds of rows become an ellipsoid, and back. A ball ||u|| <= 1, Delta = T u, and a half-space n'u <= c:
+the largest of w'u over both is, with n of length 1,
 
     ||w||                                       where w'n <= c ||w|| (the half-space does not cut there)
-    (w'n) c + ||w - (w'n) n|| sqrt(1 - c^2)     else,                                 nothing is left where c < -1.
+    (w'n) c + ||w - (w'n) n|| sqrt(1 - c^2)     else;                                 the set is empty where c < -1.
 
 Bounds |z_r'u| <= w_r and the ball give, for all weights omega >= 0 that sum to 1,
 omega_0 |u|^2 + sum omega_r (z_r'u)^2 / w_r^2 <= 1: an ellipsoid. Titterington's updates look for the weights with the
