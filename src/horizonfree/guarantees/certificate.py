@@ -13,6 +13,7 @@ from horizonfree._deprecated import renamed_words
 from horizonfree._repr import ReprMixin, ReprTable
 from horizonfree.errors import OptionError
 
+MIN_UNIT_BESIDE = 1e-11  # the same where a bound stands beside it
 MIN_INTERVAL_UNIT = 1e-6  # the smallest unit of an interval that is shown
 ROUNDING_UNITS = 1e-9  # units by which a number may miss a round one, as in `round_up`
 MIN_UNIT = 1e-300  # a unit that can be divided by
@@ -150,16 +151,33 @@ def round_down(x: float) -> float:
     return math.floor(x / unit + ROUNDING_UNITS) * unit
 
 
-def interval(low: float, high: float) -> str:
-    """A confidence interval such as "[0.65, 0.76]", rounded outwards to two digits of its width."""
+def interval(low: float, high: float, beside: float | None = None) -> str:
+    """A confidence interval such as "[0.65, 0.76]", rounded outwards to two digits of its width.
+
+    beside: a bound that is shown with it; there are as many digits as it takes for both ends to be on their side of it.
+    """
     unit = max(MIN_INTERVAL_UNIT, 10.0 ** (math.floor(math.log10(max(high - low, MIN_INTERVAL_UNIT))) - 1))
-    below, above = (
-        math.floor(low / unit + ROUNDING_UNITS) * unit,
-        math.ceil(high / unit - ROUNDING_UNITS) * unit,
-    )
+    below, above = _outwards(low, high, unit)
+    while beside is not None and unit > MIN_UNIT_BESIDE:
+        if _side(low, beside) == _side(below, beside) and _side(high, beside) == _side(above, beside):
+            break
+        unit /= 10
+        below, above = _outwards(low, high, unit)
     digits = max(0, -math.floor(math.log10(unit) + 0.5))
     ends = (f"{x + 0.0:,.{0 if x == int(x) else digits}f}" for x in (below, above))
     return f"[{', '.join(ends)}]"
+
+
+def _outwards(low: float, high: float, unit: float) -> tuple[float, float]:
+    return (
+        math.floor(low / unit + ROUNDING_UNITS) * unit,
+        math.ceil(high / unit - ROUNDING_UNITS) * unit,
+    )
+
+
+def _side(x: float, bound: float) -> int:
+    """Whether a number is below a bound, at it, or above it."""
+    return 0 if abs(x - bound) < MIN_UNIT_BESIDE / 10 else 1 if x > bound else -1
 
 
 def rounded_up(eps: float) -> str:

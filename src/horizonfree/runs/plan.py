@@ -190,7 +190,8 @@ class ConstraintResult:
 
     def summary(self) -> str:
         """The constraint, and what is known of it, in a line."""
-        return f"{self.value:.4g}, {interval(self.low, self.high)}; {self.side} is {self.status}"
+        ends = interval(self.low, self.high, self.bound)
+        return f"{self.value:.4g}, {ends}; {self.side} is {self.status}"
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain data."""
