@@ -315,9 +315,9 @@ def likely_interval(guess: Likely) -> str:
     return interval(guess.low, guess.high)
 
 
-def _interval(ends: list[float] | None) -> str:
-    """The ends of an interval, rounded outwards."""
-    return "–" if ends is None else interval(*ends)
+def _interval(ends: list[float] | None, beside: float | None = None) -> str:
+    """The ends of an interval, rounded outwards; `beside`: a bound that stands with it."""
+    return "–" if ends is None else interval(*ends, beside)
 
 
 def sentence(statement: object) -> str:
