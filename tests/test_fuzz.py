@@ -328,6 +328,7 @@ FOUND = [
     ("from_simulators", {"seed": 0.0}),
     ("LinearMDP.from_features", {"phi": RAGGED}),
     ("Tabular", {"terminal": RAGGED}),
+    ("from_tabular", {"states": RAGGED}),
     ("Tabular of unknown endings", {"start": RAGGED}),
     ("Tabular.from_table", {"P": np.full((3, 2, 3), np.inf)}),
     ("Tabular.from_table", {"P": np.full((3, 2, 3), 1e308)}),

@@ -148,7 +148,11 @@ def numbers_of(layout: Mapping[str, Any], states: Any, size: int) -> Int[np.ndar
 def with_names(layout: Any, states: Any) -> dict[str, Any]:
     """The layout with the names of states, both as they were given: neither is checked yet."""
     entries = dict(layout) if isinstance(layout, Mapping) else {}
-    return entries if states is None else entries | {"states": [str(x) for x in np.ravel(states)]}
+    if states is None:
+        return entries
+    names = states.tolist() if isinstance(states, np.ndarray) else states
+    names = names if np.iterable(names) else (names,)
+    return entries | {"states": [x if isinstance(x, str) else short_repr(x) for x in names]}
 
 
 def start_of(layout: Mapping[str, Any], start: Any, size: int, unknown: str | None = None) -> Any:
