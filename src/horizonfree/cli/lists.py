@@ -159,14 +159,14 @@ def theory(
 
 
 def check_exists(kind: str, name: str) -> None:
-    """An error for an unknown name of "problems" or "explorers"; a name module:Class is imported."""
+    """Raise for an unknown name of "problems" or "explorers"; an explorer "module:Class" is imported."""
     import horizonfree as hf
     from horizonfree._validation import check_known
 
     if kind == "explorers" and ":" in name:
         from horizonfree.explorers.registry import find_entry
 
-        _ = find_entry(name).explorer_type
+        _ = find_entry(name).explorer_type  # imports the module
         return
     check_known(name, hf.problems() if kind == "problems" else hf.explorers(all=True), kind[:-1])
 

@@ -78,8 +78,16 @@ def apply_check(certificate: Certificate, check: Check) -> Certificate:
     parts = {**certificate.parts, **against}
     if not check.is_refuted or certificate.is_rejected:
         return replace(certificate, parts=parts)
-    changes: dict[str, Any] = {"statement": f"model rejected: {check}", "parts": parts, "forecast": ""}
-    return replace(certificate, eps=1.0, method="rejected", is_rejected=True, **changes)
+    statement = f"model rejected: {check}"
+    return replace(
+        certificate,
+        eps=1.0,
+        method="rejected",
+        is_rejected=True,
+        statement=statement,
+        parts=parts,
+        forecast="",
+    )
 
 
 def _parse(alternatives: Any, model: Model) -> tuple[list[Any], bool]:
@@ -102,7 +110,7 @@ def _log_q(
     """The name of an alternative and log Q, or None where it does not apply."""
     model, counts = problem.model, np.asarray(evidence.counts)
     if isinstance(alternative, Problem):
-        return alternative.name, _richer(problem.space, counts, alternative)
+        return alternative.name, _log_q_of_problem(problem.space, counts, alternative)
     log_q: float | None
     if alternative == "noise":
         log_q = log_any_law(problem, counts)
@@ -127,7 +135,7 @@ def _why_not(problem: Problem, name: str) -> str:
     return NO_LOG
 
 
-def _richer(space: Space, counts: Int[np.ndarray, "S A n"], rich: Problem) -> float:
+def _log_q_of_problem(space: Space, counts: Int[np.ndarray, "S A n"], rich: Problem) -> float:
     """log Q of another class on the same states and actions; -inf where something is impossible in it."""
     if (rich.num_states, rich.num_actions) != (space.num_states, space.num_actions):
         raise ShapeError(
@@ -196,13 +204,11 @@ def _log_q_of_parts(
     model: Model, log: Trajectory, part: Int[np.ndarray, "K H"] | Bool[np.ndarray, "K H"]
 ) -> float:
     """log Q of a partition of the log, with a parameter for each part."""
-    shape = model.space.succ.shape
-    C = int(part.max()) + 1
-    what = f"{C:,} parts of {shape[0]:,} states, {shape[1]:,} actions and {shape[2]:,} successors"
-    check_size(C * int(np.prod(shape)), MAX_COUNTS, f"{what} have too many counts", "give fewer groups")
+    shape, size, num_parts = model.space.succ.shape, model.space.succ.size, int(part.max()) + 1
+    what = f"{num_parts:,} parts of {shape[0]:,} states, {shape[1]:,} actions and {shape[2]:,} successors"
+    check_size(num_parts * size, MAX_COUNTS, f"{what} have too many counts", "give fewer groups")
     s, a, j = (np.asarray(x) for x in (log.s[:, :-1], log.a, log.j))
     is_observed = j >= 0
     where = np.ravel_multi_index((s[is_observed], a[is_observed], j[is_observed]), shape)
-    size = int(np.prod(shape))
-    counts = np.bincount(part[is_observed] * size + where, minlength=C * size)
-    return alternatives_of(model).marginal_log_likelihood(counts.reshape(C, *shape))
+    counts = np.bincount(part[is_observed] * size + where, minlength=num_parts * size)
+    return alternatives_of(model).marginal_log_likelihood(counts.reshape(num_parts, *shape))

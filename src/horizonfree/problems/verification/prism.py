@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy  # loads `scipy.sparse` when it is asked for
+import scipy  # its submodules load at first use
 
 from horizonfree._extras import needs_extra
 from horizonfree._validation import check_size, reading, require, short_repr, suggestion
@@ -45,8 +45,8 @@ from horizonfree.problems.verification.explicit import (
 
 KINDS = ("mixture", "table")
 MAX_FEATURES, MAX_KERNELS = 64, 64
-SKIPPED = ("init", "deadlock")  # labels that Storm adds
-BOUND_MARGIN = 1 + 1e-9
+STORM_LABELS = ("init", "deadlock")  # added by Storm, not by the model
+BOUND_MARGIN = 1 + 1e-9  # for the rounding of the norm bound
 
 
 def from_prism(
@@ -102,8 +102,8 @@ def from_prism(
         return _table(built, shared)
     values = {key: x for key, x in declared.items() if x is not None}
     if values:
-        return _of_values(built, values, list(declared), shared)
-    return _of_polynomials(built, shared)
+        return _mixture_of_values(built, values, list(declared), shared)
+    return _mixture_of_polynomials(built, shared)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +123,7 @@ class Built:
     truth: dict[str, Fraction] | None
 
 
-def _of_polynomials(built: Built, shared: dict[str, Any]) -> Problem:
+def _mixture_of_polynomials(built: Built, shared: dict[str, Any]) -> Problem:
     """A mixture whose features are the coefficients of monomials."""
     known: dict[str, Any] = {}
     result = []
@@ -175,7 +175,7 @@ def _check_sums(built: Built, found: list[Polynomial]) -> None:
             )
 
 
-def _of_values(
+def _mixture_of_values(
     built: Built, values: dict[str, list[Fraction]], declared: list[str], shared: dict[str, Any]
 ) -> Problem:
     """A mixture of the kernels of all combinations of declared values."""
@@ -298,8 +298,8 @@ def _build(path: Path, unknown: list[str], constants: dict[str, Any]) -> Built:
             model, _ = stormpy.io.instantiate_constants(model, fixed)
         sparse = stormpy.build_model[stormpy.RationalFunction](model, options=options)
     except Exception as error:  # Storm has many classes of errors
-        raise OptionError(f"Storm cannot build {path}: {_plain(error)}") from None
-    return _lists(sparse, path, truth)
+        raise OptionError(f"Storm cannot build {path}: {_one_line(error)}") from None
+    return _to_lists(sparse, path, truth)
 
 
 def _parsed(stormpy: Any, path: Path, text: str) -> Any:
@@ -311,11 +311,11 @@ def _parsed(stormpy: Any, path: Path, text: str) -> Any:
         try:
             result = parse(str(file))
         except Exception as error:
-            raise OptionError(f"Storm cannot read {path}: {_plain(error)}") from None
+            raise OptionError(f"Storm cannot read {path}: {_one_line(error)}") from None
     return result[0] if isinstance(result, tuple) else result
 
 
-def _plain(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:300]
 
 
@@ -340,8 +340,8 @@ def _without_values(path: Path, unknown: list[str]) -> tuple[str, dict[str, Frac
     return text, constants
 
 
-def _lists(model: Any, path: Path, truth: dict[str, Fraction] | None) -> Built:
-    """The lists of a sparse model of Storm."""
+def _to_lists(model: Any, path: Path, truth: dict[str, Fraction] | None) -> Built:
+    """A sparse model of Storm as lists."""
     kind = str(model.model_type).rpartition(".")[2]
     if kind not in ("DTMC", "MDP"):
         raise OptionError(f"{path} is a {kind}; only DTMCs and MDPs are supported")
@@ -368,7 +368,7 @@ def _lists(model: Any, path: Path, truth: dict[str, Fraction] | None) -> Built:
     labels = {
         str(label): _mask(model.labeling.get_states(label), S)
         for label in model.labeling.get_labels()
-        if label not in SKIPPED
+        if label not in STORM_LABELS
     }
     initial = np.zeros(S, bool)
     initial[list(model.initial_states)] = True

@@ -1,7 +1,7 @@
 """Unified Markov binary files (UMB): reading and writing MDPs, Markov chains and interval MDPs.
 
-An archive with an index in JSON and one file of numbers for each array, as the specification of the format (version 1)
-names them. Nothing is unpacked to the disk; sizes are checked before anything is read.
+A file is an archive with an index in JSON and one binary file per array, as in version 1 of the format. Nothing is
+unpacked to the disk; sizes are checked before anything is read.
 """
 
 import io
@@ -19,10 +19,12 @@ from horizonfree._validation import reading
 from horizonfree.errors import OptionError
 from horizonfree.problems.verification.explicit import MAX_MODEL_SIZE, ExplicitModel, check_path, checked
 
-NAMES = "state-names"  # where our own files have names of states: parameters of the tool, in the index
+STATE_NAMES = (
+    "state-names"  # key of the names of states in the index of files written here, among "parameters"
+)
 MAX_FILES, MAX_BYTES = 10_000, 2**31
-SIZES = {"double": 64, "double-interval": 128, "rational": 128, "rational-interval": 256}
-BITS = {"bool": 1, "int": 64, "uint": 64, "string": 64}
+NUMBER_BITS = {"double": 64, "double-interval": 128, "rational": 128, "rational-interval": 256}
+VARIABLE_BITS = {"bool": 1, "int": 64, "uint": 64, "string": 64}
 
 
 def read_umb(path: Any) -> ExplicitModel:
@@ -72,7 +74,7 @@ class _Reader:
         raise OptionError(f"{self.file}, {name}: {why}")
 
     def index(self) -> dict[str, Any]:
-        """index.json."""
+        """The content of index.json."""
         if "index.json" not in self.members:
             raise OptionError(f"{self.file} has no index.json; it is no UMB file")
         try:
@@ -101,7 +103,7 @@ class _Reader:
         return np.unpackbits(words.view(np.uint8), bitorder="little")[:size].astype(bool)
 
     def offsets(self, name: str, size: int, end: int) -> np.ndarray:
-        """Where the parts of each thing begin, [size + 1]; one each where there is no such file."""
+        """The first part of each of `size` entries and the end, [size + 1]; one part each if there is no such file."""
         result = self.numbers(name, "<u8", size + 1)
         if result is None:
             return np.arange(size + 1)
@@ -109,18 +111,20 @@ class _Reader:
             self.fail(name, f"it must rise from 0 to {end:,}")
         return result.astype(np.int64)
 
-    def real(self, name: str, declared: Mapping[str, Any], size: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Numbers, or intervals, as their lower and upper ends."""
+    def intervals(
+        self, name: str, declared: Mapping[str, Any], size: int
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Lower and upper ends of an array of numbers or intervals; None where there is no such file."""
         kind = str(declared["type"])
-        if kind not in SIZES or int(declared.get("size", SIZES[kind])) != SIZES[kind]:
-            self.fail("index.json", f"{name} is of type {dict(declared)}; supported are {SIZES}")
-        per = SIZES[kind] // 64
+        if kind not in NUMBER_BITS or int(declared.get("size", NUMBER_BITS[kind])) != NUMBER_BITS[kind]:
+            self.fail("index.json", f"{name} is of type {dict(declared)}; supported are {NUMBER_BITS}")
+        num_words = NUMBER_BITS[kind] // 64
         if kind.startswith("double"):
-            result = self.numbers(name, "<f8", size * per)
-            table = None if result is None else result.reshape(size, per)
+            result = self.numbers(name, "<f8", size * num_words)
+            table = None if result is None else result.reshape(size, num_words)
         else:
-            top = self.numbers(name, "<i8", size * per)
-            table = None if top is None else _fractions(top.reshape(size, -1, 2))
+            words = self.numbers(name, "<i8", size * num_words)
+            table = None if words is None else _fractions(words.reshape(size, -1, 2))
         if table is None:
             return None
         if not np.isfinite(table).all():
@@ -128,7 +132,7 @@ class _Reader:
         return table[:, 0].astype(np.float64), table[:, -1].astype(np.float64)
 
     def strings(self, folder: str, size: int) -> list[str] | None:
-        """Texts of a folder."""
+        """The strings of a folder; None where there are none."""
         content = self.members.get(f"{folder}/strings.bin")
         if content is None or f"{folder}/string-mapping.bin" not in self.members:
             return None
@@ -139,7 +143,7 @@ class _Reader:
             self.fail(f"{folder}/strings.bin", str(error))
 
     def model(self) -> ExplicitModel:
-        """The whole model."""
+        """The model of the archive."""
         index = self.index()
         system = index["transition-system"]
         if system["time"] != "discrete" or int(system["#players"]) > 1 or int(system.get("#observations", 0)):
@@ -149,7 +153,7 @@ class _Reader:
         declared = system.get("branch-probability-type")
         if declared is None:
             self.fail("index.json", "it has no probabilities")
-        prob = self.real("branch-to-probability.bin", declared, B)
+        prob = self.intervals("branch-to-probability.bin", declared, B)
         target = self.numbers("branch-to-target.bin", "<u8", B)
         if prob is None or target is None:
             self.fail("index.json", "branch-to-probability.bin or branch-to-target.bin is missing")
@@ -172,7 +176,7 @@ class _Reader:
         return checked(result, str(self.file))
 
     def size(self, system: Mapping[str, Any], key: str) -> int:
-        """A declared number."""
+        """A declared number of states, choices, branches or actions."""
         found = system[key]
         if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= MAX_MODEL_SIZE:
             self.fail(
@@ -193,7 +197,7 @@ class _Reader:
         return [names[i] for i in which] if any(names) else ()
 
     def annotations(self, index: Mapping[str, Any], group: str, entity: str) -> dict[str, tuple[str, Any]]:
-        """Folder and type of each annotation of a kind, by its name."""
+        """File and type of each annotation of a group for "states", "choices" or "branches", by name."""
         result = index.get("annotations", {}).get(group, {})
         return {
             str(x.get("alias", key)): (f"annotations/{group}/{key}/{entity}/values.bin", x["type"])
@@ -219,7 +223,7 @@ class _Reader:
             )
         result = {}
         for name, (file, kind) in self.annotations(index, "rewards", entity).items():
-            paid = self.real(file, kind, size)
+            paid = self.intervals(file, kind, size)
             if paid is not None:
                 if not np.array_equal(*paid):
                     self.fail(file, "rewards that are intervals are not supported")
@@ -229,8 +233,12 @@ class _Reader:
     def state_names(self, index: Mapping[str, Any], S: int) -> Sequence[str]:
         """The values of the variables of each state, or its name where that is the only variable."""
         given = index.get("file-data", {}).get("parameters")
-        if isinstance(given, dict) and isinstance(given.get(NAMES), list) and len(given[NAMES]) == S:
-            return [str(x) for x in given[NAMES]]
+        if (
+            isinstance(given, dict)
+            and isinstance(given.get(STATE_NAMES), list)
+            and len(given[STATE_NAMES]) == S
+        ):
+            return [str(x) for x in given[STATE_NAMES]]
         declared = index.get("valuations", {}).get("states")
         content = self.members.get("valuations/states/valuations.bin")
         if declared is None or content is None or len(declared["classes"]) != 1:
@@ -255,7 +263,7 @@ class _Reader:
 
 
 def _fractions(x: np.ndarray) -> np.ndarray:
-    """Numerators over denominators."""
+    """Pairs of a signed numerator and an unsigned denominator as floats."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(x[..., 0] / x[..., 1].view(np.uint64))
 
@@ -265,11 +273,11 @@ def _width(variable: Mapping[str, Any]) -> int:
     if "padding" in variable:
         return int(variable["padding"])
     kind = variable["type"]
-    if kind["type"] not in BITS or variable.get("is-optional"):
+    if kind["type"] not in VARIABLE_BITS or variable.get("is-optional"):
         raise OptionError(
             f"variable {variable.get('name')!r} is of a type that is not supported: {dict(kind)}"
         )
-    width = int(kind.get("size", BITS[kind["type"]]))
+    width = int(kind.get("size", VARIABLE_BITS[kind["type"]]))
     if not 1 <= width <= 64:
         raise OptionError(f"variable {variable.get('name')!r} has {width} bits; 1 to 64 are supported")
     return width
@@ -313,7 +321,7 @@ def write_umb(model: ExplicitModel, path: Any) -> None:
         "#branches": len(model.target),
         "#branch-actions": 0,
         "#observations": 0,
-        "branch-probability-type": {"type": kind, "size": SIZES[kind]},
+        "branch-probability-type": {"type": kind, "size": NUMBER_BITS[kind]},
     }
     if actions:
         index = {name: i for i, name in enumerate(actions)}
@@ -325,9 +333,13 @@ def write_umb(model: ExplicitModel, path: Any) -> None:
         files[f"annotations/aps/label-{i}/states/values.bin"] = _packed(mask)
     for i, name in enumerate(model.reward_names):
         parts = {"states": model.state_rewards, "choices": model.choice_rewards}
-        there = [entity for entity, paid in parts.items() if name in paid]
-        rewards[f"reward-{i}"] = {"alias": name, "applies-to": there, "type": {"type": "double", "size": 64}}
-        for entity in there:
+        entities = [entity for entity, paid in parts.items() if name in paid]
+        rewards[f"reward-{i}"] = {
+            "alias": name,
+            "applies-to": entities,
+            "type": {"type": "double", "size": 64},
+        }
+        for entity in entities:
             files[f"annotations/rewards/reward-{i}/{entity}/values.bin"] = parts[entity][name].astype("<f8")
     content: dict[str, Any] = {
         "format-version": 1,
@@ -338,7 +350,7 @@ def write_umb(model: ExplicitModel, path: Any) -> None:
         "annotations": {key: x for key, x in (("aps", aps), ("rewards", rewards)) if x},
     }
     if model.states:  # Storm 2.0 reads no valuations that are text
-        content["file-data"]["parameters"] = {NAMES: list(model.states)}
+        content["file-data"]["parameters"] = {STATE_NAMES: list(model.states)}
     _archive(check_path(path), {"index.json": json.dumps(content, indent=1).encode(), **files})
 
 
