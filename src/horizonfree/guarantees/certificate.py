@@ -154,12 +154,12 @@ def round_down(x: float) -> float:
 def interval(low: float, high: float, beside: float | None = None) -> str:
     """A confidence interval such as "[0.65, 0.76]", rounded outwards to two digits of its width.
 
-    beside: a bound that is shown with it; there are as many digits as it takes for both ends to be on their side of it.
+    beside: a bound that is shown with it; there are as many digits as it takes for no end to be on its other side.
     """
     unit = max(MIN_INTERVAL_UNIT, 10.0 ** (math.floor(math.log10(max(high - low, MIN_INTERVAL_UNIT))) - 1))
     below, above = _outwards(low, high, unit)
     while beside is not None and unit > MIN_UNIT_BESIDE:
-        if _side(low, beside) == _side(below, beside) and _side(high, beside) == _side(above, beside):
+        if _side(low, beside) * _side(below, beside) >= 0 and _side(high, beside) * _side(above, beside) >= 0:
             break
         unit /= 10
         below, above = _outwards(low, high, unit)
