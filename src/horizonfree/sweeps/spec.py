@@ -51,7 +51,6 @@ from horizonfree.problems.problem import Problem
 from horizonfree.runs.certificates import explorer_claim
 from horizonfree.runs.run import Run
 
-
 MEASURES = {
     "eps": "certified for every reward at once",
     "gap": "worst true gap of plans in the maximum-likelihood model",
