@@ -54,9 +54,6 @@ def check_extra(extra: str, purpose: str) -> None:
             import_module(package)
 
 
-# Installed versions, for bug reports.
-
-
 PACKAGES = ("horizonfree", "numpy", "scipy", "jax", "jaxlib", "equinox")
 
 

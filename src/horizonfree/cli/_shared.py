@@ -328,9 +328,6 @@ def worst_state(run: "Run", rewards: str, index: int) -> int:
     return int(np.flatnonzero(occupied[-1] if rewards == "goals" else occupied.any(axis=0))[index])
 
 
-# What to explore and how, from a TOML file and from flags; flags win.
-
-
 @dataclass(frozen=True)
 class Settings:
     """All settings of `horizonfree explore`. `param` belongs to the problem, `opt` to the explorer."""

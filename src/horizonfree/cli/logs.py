@@ -146,9 +146,6 @@ def bins_of(texts: Sequence[str]) -> dict[str, Any]:
     return result
 
 
-# `horizonfree audit`: whether a new policy is better than the one in use, on a log.
-
-
 def audit(
     log: Annotated[
         Path, typer.Argument(help="A log, .csv or .parquet; or the folder of a run.", metavar="LOG")
@@ -258,9 +255,6 @@ def _between(ends: list[float] | None) -> str:
     from horizonfree.guarantees.certificate import interval
 
     return "-" if ends is None else interval(*ends)
-
-
-# `horizonfree power`: how much more data a decision needs.
 
 
 def power(

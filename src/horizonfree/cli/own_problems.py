@@ -145,9 +145,6 @@ def _module(where: str) -> ModuleType:
         return importlib.import_module(where)
 
 
-# Models of model checkers on the command line: PRISM and JANI with unknown constants, DRN and UMB.
-
-
 PRISM = (".prism", ".pm", ".nm", ".jani")
 EXPLICIT = (".drn", ".umb")
 
@@ -175,9 +172,6 @@ def from_model(name: str, param: dict[str, Any], unknown: Sequence[str]) -> "Pro
 
     model = read_drn(path) if path.suffix.lower() == ".drn" else read_umb(path)
     return model.problem(horizon=horizon, name=path.stem)
-
-
-# Gymnasium environments at the shell that have no transition table: they are stepped, as in Python.
 
 
 def live_env(name: str, param: dict[str, Any]) -> Any:

@@ -74,8 +74,6 @@ from horizonfree.oracle.exhaustive import enumerated
 from horizonfree.oracle.result import AntichainPoint
 from horizonfree.oracle.variance import variance_bound
 
-# The state of HF-UCRL-RFE++ (hf_ucrl_rfe.py): the answers of its oracle and its regressions.
-
 
 class SearchResult(eqx.Module):
     """The result of a search: policy and reward, the functions to regress on, the value and an upper bound.

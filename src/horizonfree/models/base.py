@@ -396,9 +396,6 @@ def probabilities(policy: Policy, A: int) -> Float[np.ndarray, "H S A"]:
     return np.asarray((policy[..., None] == np.arange(A)).astype(np.float64))
 
 
-# Norms of vectors and small matrices.
-
-
 def length(x: Float[np.ndarray, "*n d"]) -> Float[np.ndarray, "*n"]:
     """The Euclidean norm along the last axis."""
     return np.asarray(np.sqrt(np.einsum("...i,...i->...", x, x)))

@@ -342,9 +342,6 @@ def check_reward_matters(explorer: Explorer, reward: Any) -> None:
         )
 
 
-# Plans and estimates of an explorer's own model, instead of the maximum-likelihood estimate; compiled.
-
-
 @x64
 def explorer_plan(run: Any, table: Float[np.ndarray, "H S A"]) -> Solution:
     """The plan of a run's explorer; for logged episodes, in the estimate of the evidence."""

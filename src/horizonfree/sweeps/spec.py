@@ -51,9 +51,6 @@ from horizonfree.problems.problem import Problem
 from horizonfree.runs.certificates import explorer_claim
 from horizonfree.runs.run import Run
 
-# The measures of a sweep at every checkpoint; each is a column of its rows.
-
-
 MEASURES = {
     "eps": "certified for every reward at once",
     "gap": "worst true gap of plans in the maximum-likelihood model",

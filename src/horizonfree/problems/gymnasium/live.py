@@ -299,9 +299,6 @@ def _join_states(states: list[int]) -> str:
     return f"one of {len(states)} states" if len(states) > 4 else " or ".join(map(str, states))
 
 
-# An episode of an environment under the policy of a plan.
-
-
 class Rollout(NamedTuple):
     """One episode: n + 1 states, n actions and the n rewards of the environment, and whether it terminated."""
 

@@ -111,9 +111,6 @@ def combination_lock(
     )
 
 
-# Grids: a move goes as intended or slips, walls hold.
-
-
 ACTIONS = ["up", "right", "down", "left"]
 MOVES = np.array([(0, -1), (1, 0), (0, 1), (-1, 0)])  # (column, row)
 

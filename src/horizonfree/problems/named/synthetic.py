@@ -146,9 +146,6 @@ def rfe_lower_bound(
     )
 
 
-# Random problems: mixtures of random kernels, and linear MDPs with random features.
-
-
 Drawn = Annotated[int, Between(0, MAX_INT, "draws the features and the truth")]
 
 
