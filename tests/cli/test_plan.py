@@ -261,7 +261,7 @@ def test_an_interval_beside_a_bound_is_on_its_side_of_it() -> None:
     assert interval(0.0006, 0.0118) == "[0, 0.012]"
     assert interval(0.0006, 0.0118, 0.0005) == "[0.0006, 0.0118]"
     assert interval(0.1, 0.2985, 0.299) == "[0.100, 0.299]"
-    assert interval(0.2, 0.3, 0.3) == interval(0.2, 0.29999996, 0.3) == "[0.20, 0.30]"
+    assert interval(0.1, 0.3, 0.3) == interval(0.1, 0.29999996, 0.3) == "[0.10, 0.30]"
     rng = np.random.default_rng(0)
     for low, width, bound in rng.random((1000, 3)) ** 3:
         below, above = (float(x) for x in interval(low, low + width, bound)[1:-1].split(", "))

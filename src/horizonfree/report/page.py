@@ -317,7 +317,7 @@ def likely_interval(guess: Likely) -> str:
 
 def _interval(ends: list[float] | None, beside: float | None = None) -> str:
     """The ends of an interval, rounded outwards; `beside`: a bound that stands with it."""
-    return "–" if ends is None else interval(*ends, beside)
+    return "–" if ends is None else interval(ends[0], ends[1], beside)
 
 
 def sentence(statement: object) -> str:
