@@ -20,7 +20,7 @@ from scipy.stats import beta
 import horizonfree as hf
 from horizonfree.mdp.events import reach
 from horizonfree.models.tabular.radius import log_kt
-from horizonfree.problems.verification.explicit import ExplicitModel, checked, values_of_policy
+from horizonfree.problems.verification.explicit import ExplicitModel, check_model, values_of_policy
 
 HERE = Path(__file__).parent
 H, GOAL, DELTA = 50, 15, 0.05
@@ -92,7 +92,7 @@ def interval_mdp(run: hf.Run, low: np.ndarray, high: np.ndarray) -> ExplicitMode
     goal = np.arange(S) == GOAL
     parts = np.asarray(space.succ)[s, a, j].astype(np.int64), low[s, a, j], high[s, a, j]
     start = space.starts()
-    return checked(ExplicitModel(start, np.arange(S + 1) * A, first, *parts, labels={"goal": goal}), "counts")
+    return check_model(ExplicitModel(start, np.arange(S + 1) * A, first, *parts, labels={"goal": goal}), "counts")
 
 
 def by_storm(model: ExplicitModel, folder: Path) -> dict[str, float]:

@@ -12,7 +12,7 @@ from scipy.integrate import cumulative_simpson
 
 import horizonfree as hf
 from horizonfree.errors import ModelError, OptionError, ShapeError
-from horizonfree.mdp.events import lifted, payments
+from horizonfree.mdp.events import lift_payments, payments
 from horizonfree.models.draws import converged, diagnostics
 from horizonfree.models.mixture import posterior as by_hit_and_run
 from horizonfree.models.posterior import posterior
@@ -223,7 +223,7 @@ def test_values_are_those_of_literal_sums_over_every_draw(start, support):
         np.testing.assert_allclose(found.values(reward, policy), values, atol=1e-9)
         np.testing.assert_allclose(found.best_values(reward), best, atol=1e-9)
         np.testing.assert_allclose(found.gaps(reward, policy), np.subtract(best, values), atol=1e-9)
-    lift = lifted(problem.space, payments(problem.space, rng.random((5, 3, 5))))
+    lift = lift_payments(problem.space, payments(problem.space, rng.random((5, 3, 5))))
     table = random_reward(rng, 4, len(lift.origin), 3)
     acting = policy[:, lift.origin]
     again = [hf.planning.evaluate(lift.kernel(found.kernel(i)), table, acting)[0] for i in range(30)]

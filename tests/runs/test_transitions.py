@@ -8,7 +8,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import HorizonfreeError
-from horizonfree.mdp.events import expected, lifted, separated
+from horizonfree.mdp.events import expected_payment, lift_payments, split_payments
 
 H, S, A = 2, 3, 2
 RNG = np.random.default_rng(5)
@@ -74,12 +74,12 @@ def test_a_plan_is_the_best_of_all_policies_and_its_bounds_hold(
 
 def test_what_has_a_simple_form_needs_no_lift(runs: dict[str, hf.Run]) -> None:
     space = runs["mixture"].problem.space
-    parts = separated(space, SALES)
+    parts = split_payments(space, SALES)
     assert parts is not None
     support = np.asarray(space.support)
     np.testing.assert_allclose((parts[0][..., None] + parts[1])[support], SALES[support], atol=1e-12)
-    assert separated(space, STAYS) is None
-    lift = lifted(space, STAYS)
+    assert split_payments(space, STAYS) is None
+    lift = lift_payments(space, STAYS)
     entered = {(to, STAYS[s, a, to]) for s, a, to in zip(*np.nonzero(support))}
     assert len(lift.origin) == len(entered)
     kernel = runs["mixture"].problem.kernel()
@@ -88,7 +88,7 @@ def test_what_has_a_simple_form_needs_no_lift(runs: dict[str, hf.Run]) -> None:
     for x, a in np.ndindex(len(lift.origin), A):  # by where it leads, and by what is paid for it
         s = lift.origin[x]
         np.testing.assert_allclose(np.bincount(lift.origin, again[x, a], S), kernel.dense()[s, a], atol=1e-12)
-        assert again[x, a] @ lift.paid == pytest.approx(expected(kernel, STAYS)[s, a], abs=1e-12)
+        assert again[x, a] @ lift.paid == pytest.approx(expected_payment(kernel, STAYS)[s, a], abs=1e-12)
 
 
 BAD_TRANSITIONS = [
@@ -176,7 +176,7 @@ def test_a_small_part_of_large_payments_is_not_dropped() -> None:
     rng, H, S, A = np.random.default_rng(0), 3, 3, 2
     problem = hf.Mixture.from_kernels(rng.dirichlet(np.ones(S), (2, S, A)), horizon=H, weights=[0.5, 0.5])
     t = 1e9 + 1e-4 * rng.normal(size=(S, A, S))
-    assert separated(problem.space, t) is None
+    assert split_payments(problem.space, t) is None
     run = hf.from_episodes(problem, hf.simulate(problem, np.full((H, S, A), 0.5), episodes=50, seed=0))
     plan = run.plan(np.zeros(S), transition=t, scale="rescale", delta=1e-6)
     assert lost(problem, t - 1e9, plan.policy) <= plan.gap + 1e-7

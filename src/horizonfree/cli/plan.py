@@ -273,7 +273,7 @@ def _true_loss(
         return None
     import numpy as np
 
-    from horizonfree.mdp.events import expected, payments
+    from horizonfree.mdp.events import expected_payment, payments
     from horizonfree.mdp.rewards import as_table
     from horizonfree.problems.problem import true_gap
     from horizonfree.runs.reward_spec import extend_reward
@@ -282,7 +282,7 @@ def _true_loss(
         return true_gap(problem, reward, policy, scale=scale)
     table = as_table(problem, reward)
     if transition is not None:  # for the truth, the expected transition reward is a reward
-        table = table + expected(problem.kernel(), payments(problem.space, transition))
+        table = table + expected_payment(problem.kernel(), payments(problem.space, transition))
     longer, table, _ = extend_reward(problem, table, discount, final)
     if final is not None:
         policy = np.concatenate([policy, policy[-1:]])

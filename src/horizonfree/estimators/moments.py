@@ -62,7 +62,7 @@ def episode_rows(
 ) -> tuple[Float[Array, "H *families M d"], Float[Array, "H *families M"]]:
     """phi_m = phi_{V_{h+1}^{2^m}}(s_h, a_h) and y_m = V_{h+1}^{2^m}(s_{h+1}) along an episode (line 9). Traceable."""
     succ = model.space.succ[trajectory.s[:-1], trajectory.a]
-    return slot_rows(model, jax.vmap(_at)(V[1:], succ), trajectory, M)
+    return slot_rows(model, jax.vmap(_values_at_successors)(V[1:], succ), trajectory, M)
 
 
 def slot_rows(
@@ -78,7 +78,9 @@ def slot_rows(
     return jax.vmap(step)(v, phi, trajectory.j)
 
 
-def _at(V: Float[Array, "*families S"], succ: Int[Array, " n"]) -> Float[Array, "*families n"]:
+def _values_at_successors(
+    V: Float[Array, "*families S"], succ: Int[Array, " n"]
+) -> Float[Array, "*families n"]:
     return V[..., succ]
 
 

@@ -10,6 +10,16 @@ lifted system is one of the same class with the rows that it has already. On lif
 a reward: the worth of the outcome, in states that decide it just now, and at the last step in states that are open.
 Exactly one of these is entered in an episode, so the total is 0 or 1. What a policy does after the decision changes
 nothing; policies are of states and steps.
+
+A payment t(s, a, s') for a transition is made one step later, for the state that was entered. Where t = g(s, a) + f(s')
+on all possible transitions, f is that payment (`split_payments`). For any other t, a lifted state is a state with a
+payment for entering it:
+
+    P((s', t(s, a, s')) | (s, any), a) = P(s'|s, a)
+
+Both lifted systems keep the rows of the original one, so what is proved of a row stays true. What is proved of all
+plans together does not: two actions with the same law are one choice in the system, and two in the lifted one if they
+are paid differently.
 """
 
 import abc
@@ -26,20 +36,6 @@ from horizonfree.mdp.names import StateLike
 from horizonfree.mdp.policies import redirect_forbidden
 from horizonfree.mdp.rewards import numbers_of, space_of
 from horizonfree.mdp.space import MAX_HORIZON, HasSpace, Kernel, Space
-
-# Payments for transitions, t(s, a, s'), as payments for states.
-#
-# Where t(s,a,s') = g(s,a) + f(s') on all transitions that are possible, as of what is sold, stock + order - what is
-# left, f is paid for a state at the step after (`separated`). Any other t is remembered by the states: a lifted state
-# is a state and a payment with which it can be entered, and the payment is made at the step after. Transitions to
-# lifted states have the probabilities of those that they lift, whatever the parameter:
-#
-#     P((s', t(s,a,s')) | (s, any), a) = P(s'|s,a)
-#
-# so the lifted system is one of the same class, with the rows that it has already. Whatever was proved of a row stays
-# true. What was proved of all plans together does not: two actions with the same law are the same choice in the
-# system, and different choices in the lifted one if they are paid differently.
-
 
 RELATIVE_TOLERANCE = 1e-12  # of the range of payments: what g + f may be off by, which is rounding
 MAX_ENTRIES = 2**22  # entries of lists of successors of lifted states
@@ -112,12 +108,12 @@ def _table_of_function(space: Space, function: Any) -> Float[np.ndarray, "S A S"
     return table
 
 
-def expected(kernel: Kernel, t: Float[np.ndarray, "S A S"]) -> Float[np.ndarray, "S A"]:
+def expected_payment(kernel: Kernel, t: Float[np.ndarray, "S A S"]) -> Float[np.ndarray, "S A"]:
     """sum_s' P(s'|s,a) t(s,a,s')."""
     return np.asarray((np.asarray(kernel.prob) * _at_successors(t, np.asarray(kernel.succ))).sum(-1))
 
 
-def separated(
+def split_payments(
     space: Space, t: Float[np.ndarray, "S A S"]
 ) -> tuple[Float[np.ndarray, "S A"], Float[np.ndarray, " S"]] | None:
     """g and f with t = g + f wherever a transition is possible; None where there are none.
@@ -146,7 +142,7 @@ def separated(
     return g.reshape(S, A), np.nan_to_num(f)
 
 
-def separated_everywhere(
+def split_payments_everywhere(
     t: Float[np.ndarray, "S A S"],
 ) -> tuple[Float[np.ndarray, "S A"], Float[np.ndarray, " S"]] | None:
     """g and f with t(s,a,s') = g(s,a) + f(s') for all s, a and s'; None where there are none."""
@@ -155,7 +151,7 @@ def separated_everywhere(
     return (g, f) if is_exact else None
 
 
-def lifted(space: Space, t: Float[np.ndarray, "S A S"]) -> PaymentLift:
+def lift_payments(space: Space, t: Float[np.ndarray, "S A S"]) -> PaymentLift:
     """States with what they can be entered with; those that nothing leads to once, with nothing."""
     _, S, A = space.sizes
     s, a, j = np.nonzero(np.asarray(space.support))

@@ -47,11 +47,11 @@ def named(layout: Any, space: Space, num_weights: int, **given: Any) -> dict[str
     }
     for kind, names in given.items():
         if names is not None:
-            result[kind] = _checked(names, kind, sizes[kind])
+            result[kind] = _check_names(names, kind, sizes[kind])
     return result
 
 
-def _checked(names: Any, kind: str, size: int) -> list[str]:
+def _check_names(names: Any, kind: str, size: int) -> list[str]:
     """`size` different texts."""
     is_list = isinstance(names, (list, tuple)) or (isinstance(names, np.ndarray) and names.ndim == 1)
     texts = [x for x in names if isinstance(x, str)] if is_list else []

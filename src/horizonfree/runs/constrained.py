@@ -196,7 +196,7 @@ class Question:
         sources = [reward, *(x.reward for x in constraints)]
         found = [_event(x, run.problem) for x in sources]
         events = tuple(x for x in found if x is not None)
-        first = None if found[0] is not None else self._resolved(reward, scale, spec)
+        first = None if found[0] is not None else self._resolve_reward(reward, scale, spec)
         H = run.problem.horizon
         T = max(H, H if first is None else len(first.table), *(x.steps + 1 for x in events), 1)
         self.acts = max(H, *(x.steps for x in events), 1)  # steps whose actions matter
@@ -221,7 +221,7 @@ class Question:
         self.limits = self.sign * np.array(bounds)
         self.signed = np.stack([sign * cost.table for sign, cost in zip(self.sign, self.costs)])
 
-    def _resolved(self, reward: Any, scale: str, spec: RewardSpec) -> Reward:
+    def _resolve_reward(self, reward: Any, scale: str, spec: RewardSpec) -> Reward:
         """A reward that is no event, with its discount and what is paid later."""
         if all(x is None for x in spec):
             return resolve(self.asked, reward, scale=scale)
@@ -259,24 +259,24 @@ class Question:
             )
         first = program.best(self.reward.table, self.limits) if safest.value <= 0 else None
         if first is not None:
-            certified = self._certified(program, first, safest)
+            certified = self._find_feasible(program, first, safest)
             if certified is not None:
                 prices = [certified.multipliers, first.multipliers]
                 return self._plan(certified.policy, FEASIBLE, prices)
         if self._is_contradicted(safest.multipliers):
             return self._plan(safest.policy, INFEASIBLE, [])
         if first is None:
-            return self._undecided(safest.policy, [], [safest], safest.multipliers)
+            return self._undecided_plan(safest.policy, [], [safest], safest.multipliers)
         tight = program.best(self.reward.table, self.limits + safest.value)
         likely = [x for x in (first, tight, safest) if x is not None]
-        return self._undecided(first.policy, [first.multipliers], likely, safest.multipliers)
+        return self._undecided_plan(first.policy, [first.multipliers], likely, safest.multipliers)
 
     def program(self) -> OccupancyProgram:
         """The linear programme in the estimate."""
         start = start_distribution_of(self.space)
-        return OccupancyProgram(self.confidence.kernel, start, self._charged(), is_allowed(self.space))
+        return OccupancyProgram(self.confidence.kernel, start, self._signed_costs(), is_allowed(self.space))
 
-    def _undecided(
+    def _undecided_plan(
         self,
         policy: Float[np.ndarray, "H S A"],
         multipliers: list[Float[np.ndarray, " m"]],
@@ -298,14 +298,14 @@ class Question:
             words = f"about {about(episodes)} more episodes decide the constraints"
         return replace(plan, certificate=replace(plan.certificate, forecast=words))
 
-    def _charged(self) -> Float[np.ndarray, "m H S A"]:
+    def _signed_costs(self) -> Float[np.ndarray, "m H S A"]:
         """Signed costs for the linear programme: mass that the estimate loses where it knows nothing costs all."""
         lost = 1.0 - np.asarray(self.confidence.kernel.prob).sum(-1)
         charged = self.signed.copy()
         charged[self.sign > 0, :-1] += np.where(lost > STRICT, lost, 0.0)
         return charged
 
-    def _certified(
+    def _find_feasible(
         self, program: OccupancyProgram, first: ConstrainedSolution, safest: ConstrainedSolution
     ) -> ConstrainedSolution | None:
         """The plan for bounds that are tightened as little as a bisection finds, or None."""

@@ -17,7 +17,7 @@ from horizonfree.guarantees.certificate import confidence_of
 from horizonfree.mdp import names
 from horizonfree.mdp.events import reach
 from horizonfree.mdp.policies import is_allowed
-from horizonfree.problems.verification.explicit import ExplicitModel, checked, values_of_policy
+from horizonfree.problems.verification.explicit import ExplicitModel, check_model, values_of_policy
 
 WHAT = ("interval", "estimate")
 MAX_GOALS = 8  # sets of states for which widths are compared
@@ -88,7 +88,7 @@ def _written(run: Any, succ: np.ndarray, low: np.ndarray, high: np.ndarray) -> E
     action_names = [names.name_of(layout, "actions", x).replace(" ", "_") for x in a.tolist()]
     labels = {name: np.isin(np.arange(len(count)), states) for name, states in problem.labels.items()}
     rewards = {str(name): problem.reward(str(name))[s, a] for name in layout.get(names.REWARDS, ())}
-    return checked(
+    return check_model(
         ExplicitModel(
             starts,
             np.concatenate([[0], np.cumsum(count)]),
@@ -136,7 +136,7 @@ def _widths(run: Any, model: ExplicitModel, delta: float) -> list[str]:
 
 def _floored(model: ExplicitModel, floor: float) -> ExplicitModel:
     low = np.maximum(model.low, np.minimum(floor, model.high))
-    return checked(replace(model, low=low), "the run with this floor")
+    return check_model(replace(model, low=low), "the run with this floor")
 
 
 def _described(model: ExplicitModel, words: str) -> ExplicitModel:

@@ -112,7 +112,7 @@ def read_rows(source: Any, roles: dict[str, list[str] | None], bins: Any) -> Row
         name = result["terminated"][0]
         terminated = log_table.flags_of(table.column(name), name)
     return Rows(
-        cells.counted(episode),
+        cells.without_training(episode),
         step,
         Labels(state.recoded(labels), labels, state.is_complete),
         cells.labels(table, "action"),
@@ -232,7 +232,7 @@ class Bins:
             f"the first {len(chosen):,} of {len(codes):,} episodes set the quantiles of the bins and are not counted"
         ]
 
-    def counted(self, episode: Labels) -> Labels:
+    def without_training(self, episode: Labels) -> Labels:
         """Episodes without those that set the quantiles."""
         return (
             replace(episode, code=np.where(self._training, -2, episode.code))

@@ -27,10 +27,10 @@ from horizonfree.mdp.events import (
     Event,
     PaymentLift,
     check_event,
-    lifted,
+    lift_payments,
     payments,
-    separated,
-    separated_everywhere,
+    split_payments,
+    split_payments_everywhere,
 )
 from horizonfree.mdp.policies import check_allowed, policy_table
 from horizonfree.mdp.rewards import Reward, as_table, resolve
@@ -146,9 +146,9 @@ def extend_reward(
     table, lift, entered = as_table(problem, reward), None, np.zeros(problem.num_states)
     if transition is not None:
         t = payments(problem.space, transition)
-        parts = separated(problem.space, t)
+        parts = split_payments(problem.space, t)
         if problem.sampling is not None and problem.sampling.everywhere:
-            parts = separated_everywhere(t)
+            parts = split_payments_everywhere(t)
             if parts is None or callable(transition):
                 raise OptionError(
                     "these kernels were estimated from samples, and transitions that no sample showed are possible; "
@@ -161,7 +161,7 @@ def extend_reward(
         table = np.concatenate([table, last])
         problem = problem.with_start(None, len(table), is_paid_after=True)
     if transition is not None and parts is None:
-        lift = lifted(problem.space, t)
+        lift = lift_payments(problem.space, t)
         table, entered = table[:, lift.origin], lift.paid
     gamma = (1.0 if discount is None else _check_discount(discount)) ** np.arange(len(table))
     table = table * gamma[:, None, None]
@@ -274,7 +274,7 @@ def answer(
         _, S, A = run.problem.space.sizes
         policy = policy_table(policy, found.steps, S, A)
     if isinstance(found, Accumulated):
-        return _accumulated(run, found, policy, delta, start)
+        return _plan_accumulated(run, found, policy, delta, start)
     there = run.restart_from(start, found.steps + 1, is_paid_after=True)
     lift, confidence = found.lift(there.problem.space), there.confidence(delta)
     checked = resolve(lift.space, found.reward(there.problem.space))
@@ -295,10 +295,10 @@ def answer(
     plan = make_plan(there, checked, confidence, policy, bounds, value=value, **how)
     words = f"this policy and {found.name}, from {there.problem.start_name()}, within {found.steps} steps"
     plan = replace(plan, policy=actions, certificate=replace(plan.certificate, holds_for=words))
-    return plan if found.is_max else _turned(plan, 1.0)
+    return plan if found.is_max else _subtract_from(plan, 1.0)
 
 
-def _accumulated(run: Any, found: Accumulated, policy: Any, delta: float, start: Any) -> Plan:
+def _plan_accumulated(run: Any, found: Accumulated, policy: Any, delta: float, start: Any) -> Plan:
     sign = 1.0 if found.is_max else -1.0
     H = run.problem.horizon
     is_whole = start is None and found.steps == H
@@ -307,10 +307,10 @@ def _accumulated(run: Any, found: Accumulated, policy: Any, delta: float, start:
         plan = there.plan(sign * found.paid, scale="rescale", delta=delta)
     else:
         plan = there.evaluate(sign * found.paid, policy, scale="rescale", delta=delta)
-    return plan if found.is_max else _turned(plan, 0.0)
+    return plan if found.is_max else _subtract_from(plan, 0.0)
 
 
-def _turned(plan: Plan, total: float) -> Plan:
+def _subtract_from(plan: Plan, total: float) -> Plan:
     """A plan whose value is `total` minus the one that was maximised."""
     values = total - plan.value, total - plan.value_high, total - plan.value_low
     credible = replace(plan.credible, refusal=NO_POSTERIOR)

@@ -100,7 +100,13 @@ def test_polynomials_are_linear_in_their_monomials(up, down, weights, tmp_path):
 
 
 def test_coefficients_are_exact():
-    from horizonfree.problems.verification.affine import at, basis, degree, evaluated, polynomial
+    from horizonfree.problems.verification.affine import (
+        basis,
+        degree,
+        evaluate_function,
+        evaluate_polynomial,
+        polynomial,
+    )
 
     program = stormpy.parse_prism_program(
         str(Path(stormpy.__file__).parent / "examples/files/pdtmc/herman5.pm")
@@ -111,10 +117,10 @@ def test_coefficients_are_exact():
         for action in state.actions:
             total = Fraction(0)
             for transition in action.transitions:
-                exact = evaluated(transition.value, values)
+                exact = evaluate_function(transition.value, values)
                 parts = polynomial(transition.value)
                 assert sum(c * values["p"] ** sum(n for _, n in key) for key, c in parts.items()) == exact
-                assert at(parts, values) == exact
+                assert evaluate_polynomial(parts, values) == exact
                 found.append(parts)
                 total += exact
             assert total == 1

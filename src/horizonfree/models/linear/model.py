@@ -132,7 +132,7 @@ def linear_model(phi: Any, *, horizon: Any, start: Any, allowed: Any = None) -> 
     """The class of these features, after the checks that need no truth."""
     given = check_real(phi, "phi")
     acts = action_aliases(allowed, *given.shape[:2]) if given.ndim == 3 else None
-    scaled, unit = checked(given if acts is None else redirect_forbidden(acts, given))
+    scaled, unit = normalize_features(given if acts is None else redirect_forbidden(acts, given))
     S, A, _ = scaled.shape
     succ = np.broadcast_to(np.arange(S, dtype=np.int32), (S, A, S)).copy()
     space = make_space(succ, np.ones((S, A, S), bool), True, horizon, start, acts)
@@ -155,7 +155,7 @@ NEGATIVE_TOLERANCE = 1e-12  # of a probability, by rounding
 MAX_FEATURE = 1e100  # features whose squares are finite
 
 
-def checked(given: Any) -> tuple[Float[np.ndarray, "S A d"], float]:
+def normalize_features(given: Any) -> tuple[Float[np.ndarray, "S A d"], float]:
     """Features divided by their largest norm, and that norm; refuses those of no linear MDP."""
     phi = check_floats(given, "phi")
     is_features = phi.ndim == 3 and 0 not in phi.shape

@@ -105,11 +105,12 @@ def evidence_history(valid: ValidSet, evidence: MixtureEvidence) -> list[Mixture
     """
     starts = np.asarray(evidence.starts)
     return [
-        _at(valid, evidence, int(j)) for j in np.flatnonzero((starts > 0) & (starts < int(evidence.episodes)))
+        _evidence_at_start(valid, evidence, int(j))
+        for j in np.flatnonzero((starts > 0) & (starts < int(evidence.episodes)))
     ]
 
 
-def _at(valid: ValidSet, evidence: MixtureEvidence, j: int) -> MixtureEvidence:
+def _evidence_at_start(valid: ValidSet, evidence: MixtureEvidence, j: int) -> MixtureEvidence:
     """The evidence at the start of e-process j. Counts per (s, a) of that moment are not kept: they are left at
     zero.
     """

@@ -144,9 +144,9 @@ def update(valid: ValidSet, evidence: MixtureEvidence, trajectory: Trajectory) -
     seen count for nothing, since what is e-process on is decided step by step.
     """
     R, n = valid.rows.shape[0], valid.row_of.shape[2]
-    seen = _seen(valid, evidence, trajectory)
+    seen = _read_transitions(valid, evidence, trajectory)
     is_on = evidence.episodes >= evidence.starts
-    row_counts, since = _counted(evidence, is_on, jnp.where(seen.is_possible, seen.row, R))
+    row_counts, since = _count_rows(evidence, is_on, jnp.where(seen.is_possible, seen.row, R))
     is_seen = seen.j != UNSEEN
     record = evidence.record
     if record is not None:
@@ -158,7 +158,7 @@ def update(valid: ValidSet, evidence: MixtureEvidence, trajectory: Trajectory) -
         losses=evidence.losses - is_on[:, None] * _log_of(seen.p, seen.is_possible[:, None]),
         starts=evidence.starts,
         weights=evidence.weights,
-        thetas=_trained(valid, row_counts, evidence),
+        thetas=_train_predictors(valid, row_counts, evidence),
         episodes=evidence.episodes + 1,
         impossible=evidence.impossible + (~seen.is_possible & is_seen).sum(dtype=jnp.int32),
         table_loss=evidence.table_loss - _log_of(_by_table(valid, evidence, seen), seen.is_possible),
@@ -166,7 +166,7 @@ def update(valid: ValidSet, evidence: MixtureEvidence, trajectory: Trajectory) -
     )
 
 
-def _counted(
+def _count_rows(
     evidence: MixtureEvidence, is_on: Bool[Array, " J"], row: Int[Array, " H"]
 ) -> tuple[Int[Array, " R"], Int[Array, "J R"]]:
     """`row_counts` and `since` after an episode; R counts for nothing. Many rows are not gone through for its sake."""
@@ -178,7 +178,9 @@ def _counted(
     return evidence.row_counts + counted, evidence.since + is_on[:, None] * counted
 
 
-def _trained(valid: ValidSet, row_counts: Int[Array, " R"], evidence: MixtureEvidence) -> Float[Array, "2 d"]:
+def _train_predictors(
+    valid: ValidSet, row_counts: Int[Array, " R"], evidence: MixtureEvidence
+) -> Float[Array, "2 d"]:
     """The predictors for the next episode. Where a fit costs much it is made on a schedule; any schedule is fair."""
     if valid.rows.shape[0] * valid.num_free**2 <= MAX_WORK_PER_EPISODE:
         return predict(valid, row_counts, evidence.thetas)
@@ -190,7 +192,7 @@ def _trained(valid: ValidSet, row_counts: Int[Array, " R"], evidence: MixtureEvi
     return trained
 
 
-def _seen(valid: ValidSet, evidence: MixtureEvidence, trajectory: Trajectory) -> _Transitions:
+def _read_transitions(valid: ValidSet, evidence: MixtureEvidence, trajectory: Trajectory) -> _Transitions:
     """The transitions of an episode, as the class and its predictors see them.
 
     A row is possible if some parameter gives it more than nothing, however little.
@@ -311,15 +313,15 @@ def _best_step(
     first.
     """
 
-    def tried(t: Array) -> tuple[Array, Array]:
+    def best_of(t: Array) -> tuple[Array, Array]:
         change = -(c * jnp.log1p(t[:, None] * x)).sum(-1)
         best = jnp.argmin(change)
         return t[best], change[best]
 
     if x.shape[0] <= MAX_DENSE_ROWS:
-        return tried(t)
-    first = tried(t[:2])
-    best: tuple[Array, Array] = jax.lax.cond(first[0] == t[0], lambda: first, lambda: tried(t))
+        return best_of(t)
+    first = best_of(t[:2])
+    best: tuple[Array, Array] = jax.lax.cond(first[0] == t[0], lambda: first, lambda: best_of(t))
     return best
 
 

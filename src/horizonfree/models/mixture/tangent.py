@@ -173,18 +173,18 @@ def back(
     zeros = np.zeros_like(V)
     now = Values(
         V_star=V_star,
-        kappa=zeros if is_last else chosen(kappa, pi),  # the last transition touches no reward
-        hit=zeros if is_last else chosen(hit, pi),
+        kappa=zeros if is_last else average_over_actions(kappa, pi),  # the last transition touches no reward
+        hit=zeros if is_last else average_over_actions(hit, pi),
         V=V,
         R=R,
         D=np.clip(D, 0.0, 1.0),
         upper=np.minimum(1.0, r + mean.upper + length(slope.upper)).max(-1),
-        lower=np.maximum(0.0, chosen(r + mean.lower - length(slope.lower), pi)),
-        higher=np.minimum(1.0, chosen(r + mean.higher + length(slope.higher), pi)),
+        lower=np.maximum(0.0, average_over_actions(r + mean.lower - length(slope.lower), pi)),
+        higher=np.minimum(1.0, average_over_actions(r + mean.higher + length(slope.higher), pi)),
         J=J,
         B=B,
     )
-    return now, np.where(around.space.reachable, V_star - chosen(Q_star, pi), 0.0).max()
+    return now, np.where(around.space.reachable, V_star - average_over_actions(Q_star, pi), 0.0).max()
 
 
 def sums(around: EllipsoidAround, after: Values) -> tuple[Means, Slopes]:
@@ -233,7 +233,7 @@ def advantages(
         J_slot = after.J if around.space.is_dense else after.J[around.space.succ]
         rest = (length(around.tilts) * length(J_slot - mean.J[:, :, None])).sum(-1)
     rQ = np.minimum(rest + mean.R + length(slope.R), most)
-    V, J, B, R = (chosen(x, pi) for x in (Q, gQ, bQ, rQ))
+    V, J, B, R = (average_over_actions(x, pi) for x in (Q, gQ, bQ, rQ))
     unsure = length(gQ - J[:, None])
     if bQ.shape[-1]:
         unsure = unsure + opnorm(bQ - B[:, None])
@@ -242,7 +242,7 @@ def advantages(
     return (V, J, B, R), np.where(is_own, 0.0, advantage)
 
 
-def chosen(x: Float[np.ndarray, "S A *k"], pi: Choice) -> Float[np.ndarray, "S *k"]:
+def average_over_actions(x: Float[np.ndarray, "S A *k"], pi: Choice) -> Float[np.ndarray, "S *k"]:
     """x at the actions that a policy takes."""
     result: np.ndarray = x[np.arange(len(pi)), pi] if pi.ndim == 1 else np.einsum("sa,sa...->s...", pi, x)
     return result

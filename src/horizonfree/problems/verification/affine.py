@@ -33,7 +33,7 @@ def polynomial(function: Any) -> Polynomial | None:
     return _without_zeros(result)
 
 
-def evaluated(function: Any, values: dict[str, Fraction]) -> Fraction:
+def evaluate_function(function: Any, values: dict[str, Fraction]) -> Fraction:
     """A rational function of Storm at a rational point, without rounding."""
     from stormpy.numbers import RationalFunctionCoefficient as Exact
 
@@ -94,7 +94,7 @@ def name_of(f: Polynomial) -> str:
     return " ".join(parts).removeprefix("+ ") or "0"
 
 
-def at(f: Polynomial, values: dict[str, Fraction]) -> Fraction:
+def evaluate_polynomial(f: Polynomial, values: dict[str, Fraction]) -> Fraction:
     """The value of a polynomial."""
     result = ZERO
     for monomial, c in f.items():

@@ -29,8 +29,8 @@ from horizonfree.problems.verification.explicit import (
     MAX_MODEL_SIZE,
     UNNAMED,
     ExplicitModel,
+    check_model,
     check_path,
-    checked,
 )
 
 MAX_BYTES = 2**30
@@ -141,7 +141,7 @@ class _Reader:
             self.fail(f"@nr_states is {num_states}, but there are {len(self.first_choice)} states")
         if self.size("@nr_choices") not in (None, len(self.actions)):
             self.fail(f"@nr_choices is {self.size('@nr_choices')}, but there are {len(self.actions)} choices")
-        return checked(self.collected(), str(self.file), self.line_of)
+        return check_model(self.collected(), str(self.file), self.line_of)
 
     def read_line(self, line: str) -> None:
         """A state, a choice, a branch, or a comment."""

@@ -151,7 +151,7 @@ class ExplicitModel(ReprMixin):
         write_umb(self, path)
 
 
-def checked(
+def check_model(
     model: ExplicitModel, where: str, lines: Mapping[str, Sequence[int]] | None = None
 ) -> ExplicitModel:
     """Refuse what is no MDP and no interval MDP, naming the first bad entry.

@@ -29,9 +29,9 @@ from horizonfree.problems.verification.affine import (
     ONE,
     ZERO,
     Polynomial,
-    at,
     basis,
-    evaluated,
+    evaluate_function,
+    evaluate_polynomial,
     name_of,
     polynomial,
 )
@@ -155,7 +155,9 @@ def _mixture_of_polynomials(built: Built, shared: dict[str, Any]) -> Problem:
         raise FeatureError(
             "the probabilities leave some unknown constant without limits, so that it cannot be learnt; fix it"
         )
-    truth = None if built.truth is None else [float(at(f, built.truth)) for f in span.values()]
+    truth = (
+        None if built.truth is None else [float(evaluate_polynomial(f, built.truth)) for f in span.values()]
+    )
     shared["layout"] |= {"weights": [name_of(f) for f in span.values()]}
     return Mixture.from_features((s, a, to, i, c), bound=bound, theta=truth, shape=shape, **shared)
 
@@ -220,7 +222,7 @@ def _kernel(built: Built, values: dict[str, Fraction]) -> Any:
     for function in built.functions:
         text = str(function)
         if text not in known:
-            known[text] = float(evaluated(function, values))
+            known[text] = float(evaluate_function(function, values))
     return _sparse(built, np.array([known[str(f)] for f in built.functions]))
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from horizonfree import __version__
 from horizonfree._validation import reading
 from horizonfree.errors import OptionError
-from horizonfree.problems.verification.explicit import MAX_MODEL_SIZE, ExplicitModel, check_path, checked
+from horizonfree.problems.verification.explicit import MAX_MODEL_SIZE, ExplicitModel, check_model, check_path
 
 STATE_NAMES = (
     "state-names"  # key of the names of states in the index of files written here, among "parameters"
@@ -173,7 +173,7 @@ class _Reader:
             self.state_names(index, S),
             str(index.get("model-data", {}).get("description", "")),
         )
-        return checked(result, str(self.file))
+        return check_model(result, str(self.file))
 
     def size(self, system: Mapping[str, Any], key: str) -> int:
         """A declared number of states, choices, branches or actions."""

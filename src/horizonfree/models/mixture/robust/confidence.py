@@ -171,7 +171,7 @@ def robust_confidence(
     """The confidence of the evidence for any radii; on the host. rebuilt: makes the valid set of another space."""
 
     @cache
-    def given(anywhere: bool) -> tuple[Space, SharedData]:
+    def space_and_data(anywhere: bool) -> tuple[Space, SharedData]:
         """What does not depend on the radii."""
         among, rows, record = space, valid, _record(evidence)
         if anywhere and not np.asarray(space.reachable).all():
@@ -183,7 +183,7 @@ def robust_confidence(
     @np.errstate(all="ignore")  # infinite divergences and slacks
     def within(declared: Misspecification) -> RobustConfidence:
         check_support(space, declared)
-        among, shared = given(declared.support == "anywhere")
+        among, shared = space_and_data(declared.support == "anywhere")
         result = _confidence(among, shared, phi, evidence, delta, declared)
         return replace(result, space=space)  # bounds are about episodes of the class's own space
 
