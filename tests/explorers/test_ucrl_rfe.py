@@ -12,7 +12,7 @@ from horizonfree.estimators.optimism import exploration_reward, max_box_norm
 from horizonfree.explorers.base import ConfidenceBall
 from horizonfree.explorers.loop import ball_records
 from horizonfree.explorers.ucrl_rfe import UCRLRFE
-from horizonfree.guarantees.certificate import rounded_up
+from horizonfree.guarantees.certificate import round_up_text
 from horizonfree.oracle import box_max
 from horizonfree.planning.traced import optimal_jax
 from tests.reference import ucrl_rfe as literal
@@ -124,7 +124,7 @@ def test_the_certificate_is_twice_u_and_says_what_backs_it(long_run):
     assert claim.eps == pytest.approx(2 * long_run.records["relaxed"][-1])
     assert claim.eps < 0.8
     assert claim.summary() == (
-        f"suboptimality at most {rounded_up(claim.eps)} (95% confidence) after {long_run.episodes:,} episodes"
+        f"suboptimality at most {round_up_text(claim.eps)} (95% confidence) after {long_run.episodes:,} episodes"
     )
     assert long_run.certificate(0.2, method="paper") == claim
     with pytest.raises(OptionError, match=r"delta is 0\.01, but this run explored with 0\.05"):

@@ -8,19 +8,19 @@ import pytest
 from horizonfree.guarantees.certificate import (
     Certificate,
     Terms,
-    at_most_of,
+    bound_statement,
     claim,
     confidence_of,
-    proved,
+    delta_text,
     round_up,
-    rounded_up,
+    round_up_text,
 )
 
 
 def test_what_is_said_is_never_less_than_what_is_proved(subtests):
     for eps in [0.0, 1e-7, 0.0123456, 0.3010894, 0.9999, 1.0, *np.random.default_rng(0).random(20).tolist()]:
         with subtests.test(eps=eps):
-            said = float(rounded_up(eps))
+            said = float(round_up_text(eps))
             assert said >= eps * (1 - 1e-9)
             assert said <= eps * 1.01 + 1e-300
             assert Certificate(eps, 0.05, "uniform", "", {}).is_vacuous == (said >= 1)
@@ -48,12 +48,15 @@ def test_the_confidence_is_never_more_than_was_asked_for_and_never_one(subtests)
 
 
 def test_error_probabilities_are_rounded_up():
-    assert (at_most_of(1 / 3), at_most_of(0.05)) == ("0.334", "0.05")
+    assert (delta_text(1 / 3), delta_text(0.05)) == ("0.334", "0.05")
 
 
 def test_statements_have_the_confidence_in_percent():
-    assert proved(0.123, 0.05) == "suboptimality at most 0.123 (95% confidence, any stopping time)"
-    assert proved(0.123, 1e-12) == "suboptimality at most 0.123 (1 - 1e-12 confidence, any stopping time)"
+    assert bound_statement(0.123, 0.05) == "suboptimality at most 0.123 (95% confidence, any stopping time)"
+    assert (
+        bound_statement(0.123, 1e-12)
+        == "suboptimality at most 0.123 (1 - 1e-12 confidence, any stopping time)"
+    )
     assert confidence_of(1 / 3) == "66.6% confidence"
 
 

@@ -6,7 +6,7 @@ import pytest
 import horizonfree as hf
 from horizonfree import planning
 from horizonfree.errors import OptionError, ShapeError
-from horizonfree.guarantees.certificate import proved, round_up, rounded_up
+from horizonfree.guarantees.certificate import bound_statement, round_up, round_up_text
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +98,10 @@ def test_what_is_not_known_is_refused(run: hf.Run, problem: hf.Problem) -> None:
 
 
 def test_no_probability_is_said_to_be_one() -> None:
-    assert proved(0.25, 0.05) == "suboptimality at most 0.25 (95% confidence, any stopping time)"
-    assert proved(0.25, 1e-12) == "suboptimality at most 0.25 (1 - 1e-12 confidence, any stopping time)"
+    assert bound_statement(0.25, 0.05) == "suboptimality at most 0.25 (95% confidence, any stopping time)"
+    assert (
+        bound_statement(0.25, 1e-12) == "suboptimality at most 0.25 (1 - 1e-12 confidence, any stopping time)"
+    )
 
 
 @pytest.mark.parametrize("rare", [1e-6, 1e-10, 1e-15])
@@ -126,7 +128,7 @@ def test_a_small_gap_in_large_units_is_not_called_rounding(rare: float) -> None:
     assert plan.gap >= lost
     assert (
         plan.certificate.summary()
-        == f"suboptimality at most {rounded_up(plan.gap)} (95% confidence, any stopping time)"
+        == f"suboptimality at most {round_up_text(plan.gap)} (95% confidence, any stopping time)"
     )
 
 

@@ -245,7 +245,7 @@ def make_problem(
     from horizonfree import make
     from horizonfree.cli import own_problems
 
-    if unknown and not own_problems.is_model(name):
+    if unknown and not own_problems.is_model_file(name):
         raise OptionError("--unknown names constants of a PRISM or JANI model; give its file as the problem")
 
     if kernels is not None:
@@ -253,8 +253,8 @@ def make_problem(
             raise OptionError(f"{name} and --kernels each name a problem; give one of them")
         return own_problems.problem_from_file(Path(kernels), param)
     assert name is not None  # the commands ask for one or the other
-    if own_problems.is_model(name):
-        return own_problems.from_model(name, param, unknown)
+    if own_problems.is_model_file(name):
+        return own_problems.problem_from_model(name, param, unknown)
     return (
         own_problems.problem_from_function(name, param)
         if own_problems.is_function(name)

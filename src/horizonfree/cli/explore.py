@@ -291,7 +291,7 @@ def _make(chosen: config.Settings) -> tuple["Problem", Any, bool]:
         result, rest = own_problems.call_function(name, param)
         if not own_problems.is_env(result):
             return own_problems.as_problem(name, result, rest), None, False
-        env, param = own_problems.discretized(result, rest), rest
+        env, param = own_problems.discretize_env(result, rest), rest
     is_tabular = env is not None or (name.startswith("gymnasium:") and not chosen.known_rules)
     if is_tabular and env is None:
         env = own_problems.live_env(name, param)
@@ -305,12 +305,12 @@ def _make(chosen: config.Settings) -> tuple["Problem", Any, bool]:
 def _check_names(chosen: config.Settings) -> None:
     """Errors for unknown names first, before missing options."""
     from horizonfree.cli.lists import check_exists
-    from horizonfree.cli.own_problems import is_model  # imports NumPy
+    from horizonfree.cli.own_problems import is_model_file  # imports NumPy
     from horizonfree.explorers.registry import current_name
 
     if chosen.explorer is not None:
         check_exists("explorers", current_name(chosen.explorer))
-    if chosen.problem is not None and ":" not in chosen.problem and not is_model(chosen.problem):
+    if chosen.problem is not None and ":" not in chosen.problem and not is_model_file(chosen.problem):
         check_exists("problems", chosen.problem)
 
 
@@ -341,7 +341,7 @@ def _resume_run(folder: Path, chosen: config.Settings, flags: dict[str, Any]) ->
             "with --resume, --delta belongs to --until-eps or --episodes; give one of them, too"
         )
     from horizonfree import load
-    from horizonfree.cli.own_problems import env_again
+    from horizonfree.cli.own_problems import recreate_env
 
     folder = expand_user(folder)
     run = load(folder)
@@ -362,7 +362,7 @@ def _resume_run(folder: Path, chosen: config.Settings, flags: dict[str, Any]) ->
         raise OptionError(
             f"--resume goes on with the problem of the run; leave out {chosen.problem} and --param"
         )
-    env = env_again(str(chosen.problem), chosen.param) if env_options else None
+    env = recreate_env(str(chosen.problem), chosen.param) if env_options else None
     with _resume_hint(folder):
         return run.resume(progress=True, env=env, **until, **chosen.saving)
 

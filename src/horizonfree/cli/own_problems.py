@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
     from horizonfree import Problem
 
-KEYS = ("horizon", "start", "weights", "states", "actions", "actions_allowed", "kernels")
+SETTINGS = ("horizon", "start")  # keys of an .npz file that --param can give, too
+KEYS = (*SETTINGS, "weights", "states", "actions", "actions_allowed", "kernels")  # the others are kernels
+EXPLORE_PARAMS = ("horizon", "start", "terminal")  # for hf.explore
+DISCRETIZE_PARAMS = ("bins", "actions", "repeat")  # for hf.discretize; the others are for gymnasium.make
+PRISM = (".prism", ".pm", ".nm", ".jani")
+EXPLICIT = (".drn", ".umb")
 
 
 def problem_from_file(path: Path, param: dict[str, Any]) -> "Problem":
@@ -36,7 +41,7 @@ def problem_from_file(path: Path, param: dict[str, Any]) -> "Problem":
 
     entries = _arrays(path)
     for name in param:
-        if name not in ("horizon", "start"):
+        if name not in SETTINGS:
             raise OptionError(f"--param {name}: a file of kernels has the parameters horizon and start")
     kernels = {key: x for key, x in entries.items() if key not in KEYS}
     if bool(kernels) == ("kernels" in entries):
@@ -50,7 +55,7 @@ def problem_from_file(path: Path, param: dict[str, Any]) -> "Problem":
             raise OptionError(
                 f"{path}: {key!r} has shape {x.shape}; a kernel is [S, A, S], other keys are {', '.join(KEYS)}{hint}"
             )
-    settings = {key: entries[key] for key in KEYS[:2] if key in entries} | param
+    settings = {key: entries[key] for key in SETTINGS if key in entries} | param
     if "horizon" not in settings:
         raise OptionError(
             f"{path} has no horizon, the steps of an episode; save it, or give --param horizon=20"
@@ -58,9 +63,11 @@ def problem_from_file(path: Path, param: dict[str, Any]) -> "Problem":
     names: dict[str, Any] = {
         key: [str(x) for x in np.atleast_1d(entries[key])] for key in ("states", "actions") if key in entries
     }
-    plain = {key: x.item() if np.ndim(x) == 0 and hasattr(x, "item") else x for key, x in settings.items()}
-    more: dict[str, Any] = {key: entries.get(key) for key in ("weights", "actions_allowed")}
-    return Mixture.from_kernels(kernels or entries["kernels"], name=path.stem, **more, **plain, **names)
+    settings = {key: x.item() if np.ndim(x) == 0 and hasattr(x, "item") else x for key, x in settings.items()}
+    optional: dict[str, Any] = {key: entries.get(key) for key in ("weights", "actions_allowed")}
+    return Mixture.from_kernels(
+        kernels or entries["kernels"], name=path.stem, **optional, **settings, **names
+    )
 
 
 def _arrays(path: Path) -> "dict[str, np.ndarray]":
@@ -78,10 +85,6 @@ def _arrays(path: Path) -> "dict[str, np.ndarray]":
             return {key: file[key] for key in file.files}
 
 
-ABOUT = ("horizon", "start", "terminal")  # parameters for hf.explore
-CUTS = ("bins", "actions", "repeat")  # parameters for hf.discretize; the others are for gymnasium.make
-
-
 def is_function(name: str) -> bool:
     """Whether a name is module:function or file.py:function."""
     return ":" in name and not name.startswith("gymnasium:")
@@ -93,7 +96,7 @@ def problem_from_function(name: str, param: dict[str, Any]) -> "Problem":
 
 
 def as_problem(name: str, result: Any, rest: dict[str, Any]) -> "Problem":
-    """What `call_function` returned, where it is a problem."""
+    """The problem that `call_function` returned; an error for anything else."""
     from horizonfree import Problem
 
     if isinstance(result, Problem):
@@ -107,7 +110,7 @@ def as_problem(name: str, result: Any, rest: dict[str, Any]) -> "Problem":
 
 
 def call_function(name: str, param: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """What a function of a module returns for the parameters, and those for `live_env` that it does not have."""
+    """The result of a function of a module, and the parameters of `live_env` that the function does not have."""
     where, _, function = name.rpartition(":")
     module = _module(where)
     build = getattr(module, function, None)
@@ -115,18 +118,26 @@ def call_function(name: str, param: dict[str, Any]) -> tuple[Any, dict[str, Any]
         names = [x for x in vars(module) if callable(getattr(module, x)) and not x.startswith("_")]
         raise UnknownNameError(f"{where} has no function {function!r}; {suggestion(function, names)}")
     try:
-        own = inspect.signature(build).parameters.values()
-        takes = {*ABOUT, *CUTS} if any(x.kind is x.VAR_KEYWORD for x in own) else {x.name for x in own}
+        own_params = inspect.signature(build).parameters.values()
+        takes = (
+            {*EXPLORE_PARAMS, *DISCRETIZE_PARAMS}
+            if any(x.kind is x.VAR_KEYWORD for x in own_params)
+            else {x.name for x in own_params}
+        )
     except (TypeError, ValueError):  # a callable without a signature
-        takes = {*ABOUT, *CUTS}
-    rest = {key: x for key, x in param.items() if key in (*ABOUT, *CUTS) and key not in takes}
+        takes = {*EXPLORE_PARAMS, *DISCRETIZE_PARAMS}
+    rest = {
+        key: x
+        for key, x in param.items()
+        if key in (*EXPLORE_PARAMS, *DISCRETIZE_PARAMS) and key not in takes
+    }
     with calling(name):
         return build(**{key: x for key, x in param.items() if key not in rest}), rest
 
 
 def is_env(x: Any) -> bool:
     """Whether it is an environment of Gymnasium."""
-    gymnasium = sys.modules.get("gymnasium")  # which whoever made it has imported
+    gymnasium = sys.modules.get("gymnasium")  # imported already if x is an environment
     return gymnasium is not None and isinstance(x, gymnasium.Env)
 
 
@@ -145,17 +156,13 @@ def _module(where: str) -> ModuleType:
         return importlib.import_module(where)
 
 
-PRISM = (".prism", ".pm", ".nm", ".jani")
-EXPLICIT = (".drn", ".umb")
-
-
-def is_model(name: str | None) -> bool:
-    """Whether a problem is named as the file of a model."""
+def is_model_file(name: str | None) -> bool:
+    """Whether a problem is named by the file of a PRISM, JANI or explicit model."""
     return name is not None and Path(name).suffix.lower() in (*PRISM, *EXPLICIT)
 
 
-def from_model(name: str, param: dict[str, Any], unknown: Sequence[str]) -> "Problem":
-    """The problem of a model; `param` has the horizon and, of PRISM and JANI, values of constants."""
+def problem_from_model(name: str, param: dict[str, Any], unknown: Sequence[str]) -> "Problem":
+    """The problem in such a file; `param`: the horizon and, for PRISM and JANI, values of constants."""
     constants = dict(param)
     if "horizon" not in constants:
         raise OptionError(f"{name} has no horizon, the steps of an episode; give --param horizon=20")
@@ -175,42 +182,42 @@ def from_model(name: str, param: dict[str, Any], unknown: Sequence[str]) -> "Pro
 
 
 def live_env(name: str, param: dict[str, Any]) -> Any:
-    """The environment "gymnasium:ID" with the parameters for it, discretized where asked; None if it has a table P."""
+    """The environment "gymnasium:ID", discretized if the parameters ask for it; None if it has a table P."""
     from horizonfree.problems.gymnasium.from_env import make_env
 
-    make_kwargs = {key: x for key, x in param.items() if key not in (*ABOUT, *CUTS)}
+    make_kwargs = {key: x for key, x in param.items() if key not in (*EXPLORE_PARAMS, *DISCRETIZE_PARAMS)}
     env_id = name.removeprefix("gymnasium:")
     if "" not in sys.path:
         sys.path.insert(0, "")  # for module:ID
     env = make_env(env_id, make_kwargs)
     if hasattr(env.unwrapped, "P"):
         return None
-    return discretized(env, param)
+    return discretize_env(env, param)
 
 
-def discretized(env: Any, param: dict[str, Any]) -> Any:
-    """The environment, cut into cells where the parameters ask for it."""
+def discretize_env(env: Any, param: dict[str, Any]) -> Any:
+    """The environment, discretized if the parameters ask for it."""
     from horizonfree.problems.gymnasium.discretize import discretize
 
-    cuts = {key: _value(param[key], key) for key in CUTS if key in param}
+    cuts = {key: _value(param[key], key) for key in DISCRETIZE_PARAMS if key in param}
     return discretize(env, cuts.pop("bins", None), **cuts) if cuts else env
 
 
-def env_again(name: str, param: dict[str, Any]) -> Any:
+def recreate_env(name: str, param: dict[str, Any]) -> Any:
     """The environment "gymnasium:ID" or module:function of a run that is resumed."""
     if not is_function(name):
         return live_env(name, param)
     result, rest = call_function(name, param)
     if not is_env(result):
         raise OptionError(f"{name} returns a {type(result).__name__}; the run explored an environment")
-    return discretized(result, rest)
+    return discretize_env(result, rest)
 
 
 def env_problem(env: Any, param: dict[str, Any]) -> "Problem":
     """The environment as a tabular MDP."""
     from horizonfree.problems.gymnasium.as_table import unknown_table
 
-    return unknown_table(env, **{key: _value(param[key], key) for key in ABOUT if key in param})
+    return unknown_table(env, **{key: _value(param[key], key) for key in EXPLORE_PARAMS if key in param})
 
 
 def _value(x: Any, name: str) -> Any:

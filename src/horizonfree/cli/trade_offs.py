@@ -55,26 +55,28 @@ def pareto(
     from horizonfree.cli.array_files import read_cost
     from horizonfree.guarantees.certificate import interval
 
-    paid = make_reward(run.problem, goal, reward, None)
-    if paid is None:
+    gain = make_reward(run.problem, goal, reward, None)
+    if gain is None:
         raise OptionError("give a reward: --goal STATE or --reward FILE")
     cost = read_cost(run.problem, price)
     with spinner("planning"):
-        curve = run.pareto(paid, cost, points=points, delta=delta, misspecification=misspecification)
+        curve = run.pareto(gain, cost, points=points, delta=delta, misspecification=misspecification)
     columns = ("costs", "cost_low", "cost_high", "values", "value_low", "value_high")
-    others = ("lines", "prices", "cheapest", "delta")
-    value = {name: getattr(curve, name) for name in (*columns, *others)} | {"summary": curve.summary()}
+    names = (*columns, "lines", "prices", "cheapest", "delta")
+    result = {name: getattr(curve, name) for name in names} | {"summary": curve.summary()}
 
     def show() -> None:
         rows = [
-            (f"{c:.4g}", interval(low, high), f"{v:.4g}", interval(least, most))
-            for c, low, high, v, least, most in zip(*(getattr(curve, name) for name in columns))
+            (f"{cost:.4g}", interval(cost_low, cost_high), f"{value:.4g}", interval(low, high))
+            for cost, cost_low, cost_high, value, low, high in zip(
+                *(getattr(curve, name) for name in columns)
+            )
         ]
         console.print(table("cost", "interval", "value", "interval", rows=rows))
         print_line("{text}", text=curve.summary())
 
     _write_figure(curve, out)
-    output(value, json, show)
+    output(result, json, show)
 
 
 def risk(
@@ -110,25 +112,25 @@ def risk(
         raise OptionError("give a reward: --goal STATE, --reward FILE or --cost FILE")
     with spinner("planning"):
         if policy is None:
-            chosen = run.plan(paid, scale="rescale", delta=delta, misspecification=misspecification).policy
+            actions = run.plan(paid, scale="rescale", delta=delta, misspecification=misspecification).policy
         else:
-            chosen = read_policy(policy, run.problem)
-        found = run.risk(paid, chosen, delta=delta, misspecification=misspecification)
+            actions = read_policy(policy, run.problem)
+        distribution = run.risk(paid, actions, delta=delta, misspecification=misspecification)
     names = ("totals", "at_least", "at_least_low", "at_least_high")
-    value: dict[str, Any] = {name: getattr(found, name) for name in names}
-    value |= {"quantile": found.quantile(share)._asdict(), "cvar": found.cvar(share)._asdict()}
-    value |= {"share": share, "delta": found.delta, "summary": found.summary(share)}
+    result: dict[str, Any] = {name: getattr(distribution, name) for name in names}
+    result |= {"quantile": distribution.quantile(share)._asdict(), "cvar": distribution.cvar(share)._asdict()}
+    result |= {"share": share, "delta": distribution.delta, "summary": distribution.summary(share)}
 
     def show() -> None:
         rows = [
-            (f"{t:.4g}", f"{p:.4g}", interval(low, high))
-            for t, p, low, high in zip(*(getattr(found, name) for name in names))
+            (f"{total:.4g}", f"{probability:.4g}", interval(low, high))
+            for total, probability, low, high in zip(*(getattr(distribution, name) for name in names))
         ]
         console.print(table("total", "or more", "interval", rows=rows))
-        print_line("{text}", text=found.summary(share))
+        print_line("{text}", text=distribution.summary(share))
 
-    _write_figure(found, out)
-    output(value, json, show)
+    _write_figure(distribution, out)
+    output(result, json, show)
 
 
 def _check_figure(out: Path | None) -> None:
@@ -136,7 +138,7 @@ def _check_figure(out: Path | None) -> None:
         raise OptionError(f"--out {out}: its name must end in .svg or .png")
 
 
-def _write_figure(found: Any, out: Path | None) -> None:
+def _write_figure(result: Any, out: Path | None) -> None:
     if out is not None:
         make_output_folder(out.parent)
-        found.plot().savefig(out, dpi=160)
+        result.plot().savefig(out, dpi=160)

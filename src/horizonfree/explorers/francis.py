@@ -17,7 +17,7 @@ Departures:
     2. strict=False (default): every transition of an episode is kept, not only that of its phase's step. strict=True
        has the independence that the paper's proof is built on.
     3. steps="pooled" (default): one regression for all steps. Plans are clipped to [0, 1].
-    4. After the budget it stays in the last phase. Before the budget is spent, late steps have not been aimed at.
+    4. After the budget it stays in the last phase. A run that ends before it has not explored the late steps.
 """
 
 from typing import Annotated, ClassVar
@@ -52,8 +52,7 @@ LAM = 1.0
 
 
 class State(eqx.Module):
-    """The policy, and sums of the transitions, unless those of the evidence (all transitions, all steps pooled)
-    serve."""
+    """The policy, and sums of transitions; `sums` is None where those of the evidence are the ones needed."""
 
     policy: Float[Leaf, "*batch H S A"]
     sums: Sums | None
@@ -72,12 +71,12 @@ class Francis(Explorer):
         check_choice(self.steps, "steps", STEPS)
 
     def phase(self, space: Space, episode: Int[Array, ""]) -> Int[Array, ""]:
-        """p of an episode, counted from 0; traced."""
+        """The phase p - 1 of an episode; traced."""
         K = check_budget(self.budget, "in all, which the phases share")
         return jnp.minimum(episode // max(1, K // space.horizon), space.horizon - 1)
 
     def init(self, model: LinearModel) -> State:
-        """No data."""
+        """The uniform policy, and empty sums."""
         H = model.space.horizon
         is_kept = self.strict or self.steps == "own"
         sums = Sums.empty(model, H if self.steps == "own" else 1) if is_kept else None
@@ -85,17 +84,17 @@ class Francis(Explorer):
 
     def choose(self, key: Array, model: LinearModel, state: State, evidence: LinearEvidence) -> State:
         """The best policy for a random linear reward at the step of the phase."""
-        key_xi, key_lot = jax.random.split(key)
+        key_xi, key_ties = jax.random.split(key)
         p, fit = self.phase(model.space, state.episode), Fit.of(current_sums(state.sums, evidence), LAM)
         z = jax.random.normal(key_xi, (model.dim,), jnp.float64)
         xi = z @ fit.W[p if self.steps == "own" else 0]  # W'z: its covariance is W'W
-        policy = greedy_random_ties(key_lot, plan_at_step(model, fit, xi, p)[0])
+        policy = greedy_random_ties(key_ties, plan_at_step(model, fit, xi, p)[0])
         return State(uniform_after(policy, p, model.space.num_actions), state.sums, state.episode)
 
     def update(
         self, model: LinearModel, state: State, evidence: LinearEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
-        """One more row of every step, or of that of the phase."""
+        """Add the transitions of all steps, or only the one at the step of the phase."""
         p, sums = self.phase(model.space, state.episode), state.sums
         if sums is not None:
             is_kept = jnp.arange(model.space.horizon) == p if self.strict else jnp.ones(model.space.horizon)

@@ -24,7 +24,7 @@ from jaxtyping import Float, Int
 
 from horizonfree._arrays import Array
 from horizonfree._x64 import to_device, x64
-from horizonfree.guarantees.certificate import Certificate, at_most_one, proved, round_up
+from horizonfree.guarantees.certificate import Certificate, at_most_one, bound_statement, round_up
 from horizonfree.mdp.space import Space
 from horizonfree.models.certify import EVERY_REWARD
 from horizonfree.models.mixture.confidence import MixtureConfidence
@@ -81,7 +81,7 @@ def claim_in(space: Space, confidence: MixtureConfidence, uniform: Certificate) 
     method = f"likelihood sets, {best}"
     if round_up(eps) >= 1:
         return replace(uniform, method=method, parts=parts)
-    words = f"{EVERY_REWARD}: {proved(eps, uniform.delta)}"
+    words = f"{EVERY_REWARD}: {bound_statement(eps, uniform.delta)}"
     return replace(uniform, eps=eps, method=method, statement=words, parts=parts, forecast="")
 
 

@@ -61,7 +61,7 @@ from horizonfree.explorers.least_squares import (
     update_own_sums,
     value_iteration,
 )
-from horizonfree.guarantees.certificate import Certificate, confidence_of, rounded_up
+from horizonfree.guarantees.certificate import Certificate, confidence_of, round_up_text
 from horizonfree.mdp.space import Trajectory
 from horizonfree.models.base import Model
 from horizonfree.models.linear.bounds import LinearEvidence
@@ -212,7 +212,7 @@ class RFLIN(Explorer):
         is_enough = int(state.episode) >= needed and self.regmin == "force" and self.steps == "own"
         text = f"a gap of {self.eps:g} would need about {needed:.2g} episodes with FORCE and own steps"
         statement = (
-            f"suboptimality at most {rounded_up(self.eps)} ({confidence_of(self.delta)}) for linear rewards"
+            f"suboptimality at most {round_up_text(self.eps)} ({confidence_of(self.delta)}) for linear rewards"
             if is_enough
             else f"vacuous: {text}"
         )

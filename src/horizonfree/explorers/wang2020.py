@@ -45,7 +45,7 @@ from horizonfree.explorers.least_squares import (
     update_own_sums,
     value_iteration,
 )
-from horizonfree.guarantees.certificate import Certificate, round_up, rounded_up
+from horizonfree.guarantees.certificate import Certificate, round_up, round_up_text
 from horizonfree.mdp.space import Trajectory
 from horizonfree.models.base import Model
 from horizonfree.models.linear.bounds import LinearEvidence
@@ -141,6 +141,6 @@ class Wang2020(Explorer):
             f"a gap of {self.eps:g} would need about {needed:.2g} episodes, if the constants left open were 1"
         )
         statement = (
-            f"vacuous: {text}" if round_up(eps) >= 1 else f"no guarantee: {rounded_up(eps)} now; {text}"
+            f"vacuous: {text}" if round_up(eps) >= 1 else f"no guarantee: {round_up_text(eps)} now; {text}"
         )
         return Certificate(eps, self.delta, METHOD, statement, {"needed": needed})

@@ -13,14 +13,14 @@ from horizonfree._deprecated import renamed_words
 from horizonfree._repr import ReprMixin, ReprTable
 from horizonfree.errors import OptionError
 
-MIN_UNIT_BESIDE = 1e-11  # the same where a bound stands beside it
-MIN_INTERVAL_UNIT = 1e-6  # the smallest unit of an interval that is shown
-ROUNDING_UNITS = 1e-9  # units by which a number may miss a round one, as in `round_up`
-MIN_UNIT = 1e-300  # a unit that can be divided by
-MAX_NONVACUOUS = 0.999 + 1e-12  # a bound that is not 1 when it is rounded up to three digits
+MIN_INTERVAL_UNIT = 1e-6  # the smallest unit to which the ends of an interval are rounded
+MIN_UNIT_BESIDE = 1e-11  # the same for an interval that is shown with a bound
+ROUNDING_UNITS = 1e-9  # a number this close to a multiple of the unit, in units, counts as the multiple
+MIN_UNIT = 1e-300  # the smallest unit that can be divided by
+MAX_NONVACUOUS = 0.999 + 1e-12  # the largest bound that rounds up to less than 1, in three digits
 MIN_PERCENT_DELTA = 1e-9  # a delta below which the confidence is written as 1 - delta
 TARGETS = tuple(x * 10.0**-k for k in range(1, 7) for x in (5.0, 2.0, 1.0))  # round numbers: 0.5, 0.2, ...
-TARGET_SHARE = 0.75  # the next of them is below this share of the gap
+TARGET_SHARE = 0.75  # of the gap: the next target is below it
 OWN_PLANS = "plans in the explorer's own model: run.plan(reward, model='explorer')"
 MEANINGS = {
     "gap": "suboptimality bound of the plans, for every reward r_h(s, a) of total at most 1",
@@ -70,7 +70,7 @@ class Certificate(ReprMixin):
     `eps` bounds V* - V^pi for rewards whose totals lie in [0, 1]; it is 1 where nothing is certified. `statement`
     is in the units of the reward; `holds_for` names the policies and the start, `assumes` what is taken for
     granted. `parts` are the numbers that eps is made of. `forecast`: about how many more episodes a smaller bound
-    needs, empty where there is nothing to say. `is_rejected`: no parameter of the model class explains the data.
+    needs, or empty. `is_rejected`: no parameter of the model class explains the data.
 
     >>> import horizonfree as hf
     >>> problem = hf.make("river-swim", states=4, horizon=8)
@@ -106,16 +106,14 @@ class Certificate(ReprMixin):
         """What is proved, and what it is made of."""
         lines = [
             ("proved", self.statement),
-            *([("holds for", self.holds_for)] if self.holds_for else []),
-            *([("assumes", self.assumes)] if self.assumes else []),
+            ("holds for", self.holds_for),
+            ("assumes", self.assumes),
             ("eps", f"{self.eps:.6g}, with delta {self.delta:g}"),
             ("method", self.method),
+            ("forecast", self.forecast),
+            ("parts", ", ".join(f"{name} {x:.4g}" for name, x in self.parts.items())),
         ]
-        lines += [("forecast", self.forecast)] if self.forecast else []
-        lines += (
-            [("parts", ", ".join(f"{name} {x:.4g}" for name, x in self.parts.items()))] if self.parts else []
-        )
-        return ReprTable("Certificate", lines)
+        return ReprTable("Certificate", [line for line in lines if line[1]])
 
     def summary(self) -> str:
         """The statement, a sentence such as "suboptimality at most 0.067 (95% confidence, any stopping time)"."""
@@ -180,18 +178,18 @@ def _side(x: float, bound: float) -> int:
     return 0 if abs(x - bound) < MIN_UNIT_BESIDE / 10 else 1 if x > bound else -1
 
 
-def rounded_up(eps: float) -> str:
-    """A bound as text."""
+def round_up_text(eps: float) -> str:
+    """A bound as text, rounded up to three digits."""
     return f"{round_up(eps):.3g}"
 
 
-def proved(eps: float, delta: float, unit: str = "") -> str:
-    """The statement of a bound that holds at all times."""
-    return f"suboptimality at most {rounded_up(eps)}{unit} ({confidence_of(delta)}, any stopping time)"
+def bound_statement(eps: float, delta: float, unit: str = "") -> str:
+    """The statement of an anytime-valid suboptimality bound."""
+    return f"suboptimality at most {round_up_text(eps)}{unit} ({confidence_of(delta)}, any stopping time)"
 
 
-def at_most_of(delta: float) -> str:
-    """An error probability to three digits, rounded up."""
+def delta_text(delta: float) -> str:
+    """An error probability as text, rounded up to three digits."""
     return f"{max(round_up(delta), delta):.3g}"
 
 
@@ -199,7 +197,7 @@ def confidence_of(delta: float) -> str:
     """The confidence 1 - delta such as "95% confidence", rounded down to two digits of delta."""
     percent = 100 * (1 - Decimal(repr(float(delta))))
     if delta < MIN_PERCENT_DELTA:
-        return f"1 - {at_most_of(delta)} confidence"
+        return f"1 - {delta_text(delta)} confidence"
     digits = 1 - math.floor(math.log10(100 * delta))
     below = percent.quantize(Decimal(1).scaleb(-max(1, digits)), ROUND_FLOOR)
     return f"{below.normalize():f}% confidence"
@@ -213,10 +211,10 @@ def target_below(eps: float) -> float | None:
 def forecast(target: float, episodes: float, floor: float | None = None) -> str:
     """What a smaller gap needs, in words; episodes are rounded to two digits, as they are a guess.
 
-    floor: the gap that a misspecification leaves however many episodes are seen.
+    floor: the part of the gap that is due to misspecification, for any number of episodes.
     """
     if floor is not None:
-        left = rounded_up(floor)
+        left = round_up_text(floor)
         if target <= floor:
             return (
                 f"{target:g} is out of reach: {left} is left by laws outside the class, however many episodes"
@@ -224,10 +222,10 @@ def forecast(target: float, episodes: float, floor: float | None = None) -> str:
         return f"more episodes help, down to about {left}, which laws outside the class leave"
     if not math.isfinite(episodes):
         return f"{target:g} cannot be foreseen yet"
-    return f"{target:g} needs about {about(episodes)} more episodes"
+    return f"{target:g} needs about {episodes_text(episodes)} more episodes"
 
 
-def about(episodes: float) -> str:
+def episodes_text(episodes: float) -> str:
     """A guessed number of episodes, rounded up to two digits."""
     unit = 10 ** max(0, len(str(math.ceil(episodes))) - 2)
     return f"{math.ceil(episodes / unit) * unit:,}"
@@ -249,10 +247,10 @@ def claim(
     episodes: int,
     why_void: str | None = None,
 ) -> Certificate:
-    """An algorithm's own guarantee: `bound` names it, e.g. 4U. It says something with the paper's constants only.
+    """An algorithm's own guarantee: `bound` names it, e.g. 4U. It is a guarantee with the paper's constants only.
 
-    After more episodes than the budget the radii say nothing. why_void: what else the theorem needs and this run does
-    not have.
+    The radii are void after more episodes than the budget. why_void: another condition of the theorem that fails in
+    this run.
     """
     delta, constants, budget = terms
     eps = min(1.0, eps)
@@ -261,11 +259,11 @@ def claim(
     if constants == "paper" and why_void is not None:
         return Certificate(1.0, delta, f"paper constants, {bound}", f"vacuous: {why_void}", parts)
     if constants == "scaled":
-        words = f"no guarantee: {rounded_up(eps)} with scaled constants, which no theorem backs"
+        statement = f"no guarantee: {round_up_text(eps)} with scaled constants, which no theorem backs"
     elif round_up(eps) >= 1:
-        words = "vacuous: the paper's constants need far more episodes"
+        statement = "vacuous: the paper's constants need far more episodes"
     else:
-        words = (
-            f"suboptimality at most {rounded_up(eps)} ({confidence_of(delta)}) after {episodes:,} episodes"
+        statement = (
+            f"suboptimality at most {round_up_text(eps)} ({confidence_of(delta)}) after {episodes:,} episodes"
         )
-    return Certificate(eps, delta, f"{constants} constants, {bound}", words, parts, holds_for=OWN_PLANS)
+    return Certificate(eps, delta, f"{constants} constants, {bound}", statement, parts, holds_for=OWN_PLANS)

@@ -28,7 +28,7 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._deprecated import renamed_words
 from horizonfree._validation import check_floats, check_integers
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.certificate import at_most_of
+from horizonfree.guarantees.certificate import delta_text
 
 # Start and weight of each e-process without a budget: most weight where most runs end.
 LADDER = {0: 0.05, 20: 0.15, 60: 0.2, 200: 0.2, 600: 0.2, 2_000: 0.1, 6_000: 0.06, 20_000: 0.04}
@@ -116,7 +116,7 @@ class Check:
         if self.is_refuted:
             return (
                 f"the class is refuted by {self.strongest.name!r}: e-value {power(self.strongest.log_e)} after "
-                f"{self.episodes:,} episodes (wrong with probability {at_most_of(self.delta)} at most)"
+                f"{self.episodes:,} episodes (wrong with probability {delta_text(self.delta)} at most)"
             )
         result = ", ".join(f"{x.name} {power(x.log_e)}" for x in self.alternatives)
         return f"not refuted: e-values after {self.episodes:,} episodes are {result}"

@@ -18,8 +18,8 @@ from horizonfree._validation import check_choice, check_probability
 from horizonfree.guarantees.certificate import (
     Certificate,
     at_most_one,
+    bound_statement,
     forecast,
-    proved,
     round_up,
     target_below,
 )
@@ -258,7 +258,7 @@ def _statement(
     Where plans for every reward lose at most HALF, a policy that may lose 1 is a bad one, and no data are missing.
     """
     if round_up(eps) < 1:
-        return proved(factor * eps, float(confidence.delta), unit) + confidence.condition()
+        return bound_statement(factor * eps, float(confidence.delta), unit) + confidence.condition()
     if missing is None:
         missing = "" if float(confidence.eps) <= TYPICAL_TARGET else confidence.missing()
     return f"vacuous: {missing}" if missing else BAD_POLICY

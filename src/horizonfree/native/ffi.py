@@ -1,7 +1,7 @@
-"""Handlers of the library for compiled JAX programs on CPUs, registered with XLA.
+"""Functions of the native C library as XLA FFI handlers, called from compiled JAX programs on CPUs.
 
-A handler reads the buffers of a call in order (ffi.h). Its arguments and results are documented where it is called,
-next to its definition in JAX, which other platforms run.
+A handler reads the buffers of a call in order (ffi.h). Its arguments and results are documented at its caller, next to
+the same computation in JAX, which runs on other platforms.
 """
 
 from functools import cache
@@ -23,13 +23,14 @@ def is_available() -> bool:
     loaded = load()
     if loaded is None:
         return False
+    library = loaded[0]
     for name in HANDLERS:
-        ffi.register_ffi_target(name, ffi.pycapsule(getattr(loaded[0], name)), platform="cpu")
+        ffi.register_ffi_target(name, ffi.pycapsule(getattr(library, name)), platform="cpu")
     return True
 
 
 def call(handler: str, results: Any, *arguments: Array, **sizes: int) -> Any:
-    """Call a handler; `results` are types and shapes. Traced; under vmap one call after the other."""
+    """Call a handler; `results`: their shapes and dtypes. Traced; vmap makes one call after the other."""
     if not is_available():
         raise RuntimeError(f"{handler} needs the native library")
     function = ffi.ffi_call(handler, results, vmap_method="sequential")

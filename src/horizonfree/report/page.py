@@ -14,7 +14,7 @@ import numpy as np
 
 from horizonfree._extras import check_extra, needs_extra
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.certificate import MEANINGS, confidence_of, interval, round_up, rounded_up
+from horizonfree.guarantees.certificate import MEANINGS, confidence_of, interval, round_up, round_up_text
 from horizonfree.mdp.names import name_of
 from horizonfree.models.base import probabilities
 from horizonfree.report import draw, theme
@@ -302,7 +302,7 @@ def number(x: float | None) -> str:
 
 def bound(x: float) -> str:
     """A bound, rounded up; tiny ones with an exponent."""
-    return rounded_up(x) if x < 1e-6 else number(round_up(x, finest=1e-6))
+    return round_up_text(x) if x < 1e-6 else number(round_up(x, finest=1e-6))
 
 
 def value_interval(example: Example) -> str:

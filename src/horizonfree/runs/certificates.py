@@ -11,7 +11,7 @@ from jaxtyping import Float
 from horizonfree._deprecated import renamed_words
 from horizonfree._validation import check_choice, check_probability, require
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.certificate import Certificate, proved, round_down
+from horizonfree.guarantees.certificate import Certificate, bound_statement, round_down
 from horizonfree.mdp import rewards
 from horizonfree.mdp.policies import named_allowed
 from horizonfree.mdp.rewards import Reward, family
@@ -213,8 +213,8 @@ class Robustness:
             return f"even with a correct model, {self.target:g} is not certified yet{refuted}{METHOD_NOTE}"
         largest = f"{round_down(self.zeta):.3g}" if self.zeta > 0 else "0"
         return (
-            f"{proved(self.target, self.delta)} if every row of the kernel is within {largest} (total variation) of "
-            f"one parameter{refuted}{'' if self.zeta > 0 else METHOD_NOTE}"
+            f"{bound_statement(self.target, self.delta)} if every row of the kernel is within {largest} "
+            f"(total variation) of one parameter{refuted}{'' if self.zeta > 0 else METHOD_NOTE}"
         )
 
     def __str__(self) -> str:

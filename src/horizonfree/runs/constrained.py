@@ -16,10 +16,10 @@ from jaxtyping import Float
 from horizonfree._validation import check_number, require
 from horizonfree.errors import HorizonfreeError, OptionError, RewardError
 from horizonfree.guarantees.certificate import (
-    about,
     at_most_one,
+    bound_statement,
     confidence_of,
-    proved,
+    episodes_text,
     round_up,
 )
 from horizonfree.mdp.events import Event, EventLift
@@ -295,7 +295,7 @@ class Question:
         words = "whether the constraints can be satisfied cannot be foreseen yet"
         episodes = self.confidence.episodes_until(is_decided)
         if math.isfinite(episodes):
-            words = f"about {about(episodes)} more episodes decide the constraints"
+            words = f"about {episodes_text(episodes)} more episodes decide the constraints"
         return replace(plan, certificate=replace(plan.certificate, forecast=words))
 
     def _signed_costs(self) -> Float[np.ndarray, "m H S A"]:
@@ -451,5 +451,5 @@ class Question:
         }[status]
         if not is_certified:
             return f"{first}; {vacuous}"
-        bound = proved(gap, delta, " against every policy that satisfies the constraints")
+        bound = bound_statement(gap, delta, " against every policy that satisfies the constraints")
         return f"{first}; {bound}{end}"

@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float, Int
 from horizonfree._repr import ReprMixin, ReprTable
 from horizonfree._validation import check_floats, check_probability, require
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.certificate import proved, round_up
+from horizonfree.guarantees.certificate import bound_statement, round_up
 from horizonfree.mdp.space import UNSEEN, Trajectory
 from horizonfree.models.misspecification import declared
 from horizonfree.runs.plan import Comparison, Plan
@@ -220,7 +220,9 @@ def answer(
     gap = max(0.0, min(best.value_high + best.gap - low, by_error))
     eps = min(1.0, gap / (here.problem.horizon * (observed.declared[1] - observed.declared[0])))
     words = (
-        proved(gap, delta) if round_up(eps) < 1 else "vacuous: too little is known of rewards or transitions"
+        bound_statement(gap, delta)
+        if round_up(eps) < 1
+        else "vacuous: too little is known of rewards or transitions"
     )
     certificate = replace(
         plan.certificate,

@@ -22,7 +22,7 @@ from jaxtyping import Float
 
 from horizonfree._validation import check_finite_rewards, check_floats, check_number, check_shape, require
 from horizonfree.errors import OptionError, RewardError
-from horizonfree.guarantees.certificate import rounded_up
+from horizonfree.guarantees.certificate import round_up_text
 from horizonfree.mdp.events import (
     Event,
     PaymentLift,
@@ -93,7 +93,7 @@ def plan_or_evaluate(
     if spec.is_longer and (start is not None or horizon is not None):
         statement += f", from {here.start_name()}, in {here.horizon} steps"
     if spec.discount is not None and spec.discount < 1 and not spec.is_longer and _is_stationary(reward):
-        tail = rounded_up(_discounted_tail(table, float(spec.discount)))
+        tail = round_up_text(_discounted_tail(table, float(spec.discount)))
         statement += f"; with an infinite horizon, at most {tail} more"
     certificate = replace(plan.certificate, statement=statement, claim=None)
     return replace(plan, policy=plan.policy[: here.horizon], certificate=certificate)

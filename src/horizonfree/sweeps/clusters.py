@@ -33,7 +33,7 @@ class DaskExecutor(Executor):
         with needs_extra("dask", "sweeps on Dask"):
             import dask
             from distributed import Client, KilledWorker, LocalCluster
-        self.deaths = (KilledWorker,)
+        self.worker_errors = (KilledWorker,)
         self.cluster: Any = None
         if address:
             self.client = _connect(address)
@@ -98,8 +98,8 @@ class RayExecutor(Executor):
                 import ray
             self.ray = ray
             errors = ray.exceptions
-            self.deaths = (errors.WorkerCrashedError, errors.OutOfMemoryError)
-            self.losses = (errors.LocalRayletDiedError,)
+            self.worker_errors = (errors.WorkerCrashedError, errors.OutOfMemoryError)
+            self.cluster_errors = (errors.LocalRayletDiedError,)
             self.is_owner = not ray.is_initialized()
             if address and not self.is_owner:
                 raise OptionError(

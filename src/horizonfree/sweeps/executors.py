@@ -1,6 +1,6 @@
 """Where tasks run: processes of this machine, Dask or Ray (clusters.py), as futures of `concurrent.futures`.
 
-When a worker dies the future of its task raises one of `deaths`, and the other tasks continue.
+When a worker dies, the future of its task raises one of `worker_errors`; the other tasks continue.
 """
 
 import abc
@@ -19,16 +19,16 @@ from horizonfree.sweeps.worker import environment, import_path
 
 WORKER_DIED = "the worker that ran it ended in the middle: it was killed, or there was not enough memory"
 CLUSTER_DIED = "the scheduler or cluster is gone; finished tasks are kept: the same call goes on"
-SHUTDOWN_SECONDS = 5.0  # for a worker to end
+SHUTDOWN_SECONDS = 5.0  # to wait for a worker to end
 Outcome = dict[str, Any]  # rows and what they were computed with, or an "error"
 
 
 class Executor(abc.ABC):
-    """Runs tasks, `slots` at a time. `deaths`: what futures raise whose worker died; `losses`: whose cluster died."""
+    """Runs tasks, `slots` at a time. Futures raise `worker_errors` if a worker died, `cluster_errors` if the cluster did."""
 
     slots: int
-    deaths: tuple[type[BaseException], ...] = ()
-    losses: tuple[type[BaseException], ...] = (CancelledError,)
+    worker_errors: tuple[type[BaseException], ...] = ()
+    cluster_errors: tuple[type[BaseException], ...] = (CancelledError,)
 
     @abc.abstractmethod
     def submit(self, task: dict[str, Any]) -> "Future[Outcome]":
@@ -42,9 +42,9 @@ class Executor(abc.ABC):
         """The outcome of a task that ended, or its error; raises an error if the whole cluster is gone."""
         try:
             return future.result()
-        except self.losses:
+        except self.cluster_errors:
             raise ProcessError(CLUSTER_DIED) from None
-        except self.deaths:
+        except self.worker_errors:
             return {"error": WORKER_DIED}
         except Exception as error:  # of any type: it is recorded, and the sweep continues
             return {"error": f"{type(error).__name__}: {error}"}
@@ -54,16 +54,16 @@ class LocalExecutor(Executor):
     """A pool of threads, each with a worker process (worker.py) of its own; one that dies is replaced.
 
     Workers are started as new processes, not forked (JAX would hang), and not by `multiprocessing`, which would run the
-    caller's script once more in every process and whose pool breaks when one of them dies. They have a session of
-    their own, so that Ctrl-C reaches the sweep, which ends them.
+    caller's script once more in every process and whose pool breaks when one of them dies. Each has its own
+    session, so that Ctrl-C reaches only the sweep, which ends them.
     """
 
-    deaths = (EOFError,)
+    worker_errors = (EOFError,)
 
     def __init__(self, workers: int, threads: int, log: Path) -> None:
         self.slots, self.threads, self.log = workers, threads, log
         self.pool = ThreadPoolExecutor(workers)
-        self.own, self.lock, self.is_closed = threading.local(), threading.Lock(), False
+        self.local, self.lock, self.is_closed = threading.local(), threading.Lock(), False
         self.processes: set[subprocess.Popen[str]] = set()
 
     def submit(self, task: dict[str, Any]) -> "Future[Outcome]":
@@ -71,7 +71,7 @@ class LocalExecutor(Executor):
         return self.pool.submit(self._run, task)
 
     def _run(self, task: dict[str, Any]) -> Outcome:
-        process = getattr(self.own, "process", None) or self._start()
+        process = getattr(self.local, "process", None) or self._start()
         assert process.stdin is not None
         assert process.stdout is not None
         answer = ""
@@ -82,7 +82,7 @@ class LocalExecutor(Executor):
         if answer.endswith("\n"):
             outcome: Outcome = json.loads(answer)
             return outcome
-        self.own.process = None
+        self.local.process = None
         self._end(process)
         raise EOFError
 
@@ -100,7 +100,7 @@ class LocalExecutor(Executor):
                 start_new_session=True,
             )
             self.processes.add(process)
-        self.own.process = process
+        self.local.process = process
         return process
 
     def _end(self, process: "subprocess.Popen[str]") -> None:
@@ -118,7 +118,7 @@ class LocalExecutor(Executor):
         with self.lock:
             self.is_closed = True
         for process in list(self.processes):
-            process.kill()  # its thread, if it waits, reads the end of the output
+            process.kill()  # a thread that waits for it reads the end of its output
         self.pool.shutdown()
         for process in list(self.processes):
             self._end(process)

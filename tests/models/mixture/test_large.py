@@ -78,7 +78,7 @@ def test_of_several_ellipsoids_those_that_cannot_be_the_best_are_left_out(case, 
     balls = {i: case.confidences[i].ball for i in asked}
     parts = {i: case.confidences[i] for i in asked}
     comparisons = {i: DivergenceBound(x.step, x.divergence, x.is_out) for i, x in parts.items()}
-    losses = confidence.losses_in(case.space, case.valid, balls, comparisons)
+    losses = confidence.largest_losses(case.space, case.valid, balls, comparisons)
     assert min(losses, key=losses.get) == min(asked, key=lambda i: eps[i])
     computed = [i for i in asked if np.isfinite(losses[i])]
     np.testing.assert_allclose([losses[i] for i in computed], eps[computed], rtol=1e-12)

@@ -9,7 +9,7 @@ from horizonfree._x64 import x64
 from horizonfree.errors import KernelError, OptionError, ShapeError
 from horizonfree.models.registry import diagnostics_of
 from horizonfree.models.serialization import arrays_of, rebuild, statics_of
-from horizonfree.models.tabular.model import TabularModel, lists
+from horizonfree.models.tabular.model import TabularModel, successor_lists
 from horizonfree.problems.classes import Tabular
 from tests.models.tabular.worlds import random_table, world
 
@@ -17,7 +17,7 @@ from tests.models.tabular.worlds import random_table, world
 def test_lists_name_the_possible_successors_in_order():
     possible = np.zeros((5, 1, 5), bool)
     possible[0, 0, [1, 3]] = possible[1:, 0, 2] = True
-    succ, support, is_dense = lists(possible)
+    succ, support, is_dense = successor_lists(possible)
     assert (succ.shape, is_dense) == ((5, 1, 2), False)
     assert succ[0, 0].tolist() == [1, 3]
     assert succ[4, 0].tolist() == [2, 2]

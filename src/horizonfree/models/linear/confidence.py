@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree.errors import OptionError
-from horizonfree.guarantees.certificate import at_most_of
+from horizonfree.guarantees.certificate import delta_text
 from horizonfree.mdp.events import Lift
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.base import Bounds, Confidence, Policy
@@ -131,7 +131,7 @@ class LinearConfidence(Confidence):
         """Pairs that do not go as their features say."""
         if self.impossible > 0:
             return f"{self.impossible} transitions are impossible for every parameter"
-        surely = f"(wrong with probability {at_most_of(self.delta)} at most)"
+        surely = f"(wrong with probability {delta_text(self.delta)} at most)"
         if self.misfits > 0:
             return f"{self.misfits} pairs (s,a) do not go as these features allow {surely}"
         return f"no linear MDP with these features explains the data {surely}"

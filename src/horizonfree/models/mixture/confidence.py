@@ -1,8 +1,8 @@
 """The confidence set of a mixture: the best of its e-processes.
 
-Each e-process has a maximum likelihood, a slack, an ellipsoid, a largest divergence of trajectories, and a bound on
-what a plan can lose by it. The e-process with the smallest uniform gap is used: its theta_hat is the estimate to plan
-with, and its eps bounds the gap of such a plan for every reward at once. docs/certificates.md has the proofs.
+Each e-process has a maximum likelihood, a slack, an ellipsoid, a largest divergence of trajectories, and the
+suboptimality bound that follows. The e-process with the smallest uniform gap is used: its theta_hat is the estimate to
+plan with, and its eps bounds the gap of such a plan for every reward at once. docs/certificates.md has the proofs.
 """
 
 import math
@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree._validation import check_size
-from horizonfree.guarantees.certificate import at_most_of
+from horizonfree.guarantees.certificate import delta_text
 from horizonfree.guarantees.divergence import Divergence, RowDivergence, largest_loss, least_loss
 from horizonfree.mdp.events import Lift
 from horizonfree.mdp.rewards import StateRewards
@@ -38,11 +38,10 @@ from horizonfree.models.mixture.valid import ValidSet
 
 MIN_SLOTS_TO_PRUNE = (
     2**14
-)  # successors of all pairs: with more, an e-process that cannot be the best is left out
-EPS_BELOW_ONE = 1e-12  # a gap of 1 has an infinite divergence behind it
-
-PROGRAMMES_PER_DIRECTION = 6  # of the method "direct", about
-MAX_WORK = 5e7  # transitions of dynamic programmes in about a second
+)  # successors of all pairs: with more, e-processes that cannot be the best are skipped
+EPS_BELOW_ONE = 1e-12  # caps gaps below 1, whose divergence is infinite
+PROGRAMMES_PER_DIRECTION = 6  # dynamic programmes of the method "direct", about
+MAX_WORK = 5e7  # transitions that dynamic programmes pass in about a second
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +56,8 @@ class MixtureConfidence(Confidence):
     valid: ValidSet
     theta: Float[np.ndarray, " d"]
     ball: Ellipsoid
-    step: RowDivergence  # one transition of the estimate, and how far that of theta_star may be from it
-    divergence: Divergence  # how far trajectories may be from those of the estimate, under any policy
+    step: RowDivergence  # divergence of single transitions of the estimate from the true ones
+    divergence: Divergence  # largest divergence of trajectories, over all policies
     is_out: Bool[np.ndarray, " R"]  # rows that `step` leaves out
     bet: int
     counts: Int[np.ndarray, " R"]  # of rows, since the start of that e-process
@@ -67,7 +66,7 @@ class MixtureConfidence(Confidence):
     num_seen: int
     episodes: int
     impossible: int
-    allows_direct: bool = True  # not for lifted states, for which it is not proved, and not in forecasts
+    allows_direct: bool = True  # method "direct"; not proved for lifted states, not used in forecasts
 
     @cached_property
     def tilts(self) -> Float[np.ndarray, "S A n q"]:
@@ -87,17 +86,17 @@ class MixtureConfidence(Confidence):
         }
 
     def refutation(self) -> str:
-        """Transitions that cannot be, or data that no parameter explains.
+        """Why the model class is refuted: impossible transitions, or data that no parameter explains.
 
         Two tests, each wrong with probability delta at most: the e-processes of the confidence set, and the table.
         """
         if self.impossible > 0:
             return f"{int(self.impossible)} transitions are impossible for every parameter"
-        wrong = at_most_of(min(1.0, 2 * float(self.delta)))
+        wrong = delta_text(min(1.0, 2 * float(self.delta)))
         return f"no parameter explains the data (wrong with probability {wrong} at most)"
 
     def missing(self) -> str:
-        """Directions that the e-process has not seen, pairs of which too little is known, or just more episodes."""
+        """What a certificate needs: unseen directions, pairs with too few data, or more episodes."""
         q = self.valid.num_free
         if not q:
             return "nothing is unknown, and more episodes do not help"
@@ -111,7 +110,7 @@ class MixtureConfidence(Confidence):
         return f"a gap of 0.5 needs about {self.more_episodes(0.5):.0f} more episodes like these"
 
     def unsure_pairs(self) -> Int[np.ndarray, "m 2"]:
-        """Pairs (s, a) of which too little is known: where the comparison with theta_hat has to stop."""
+        """Pairs (s, a) with too few data, at which the comparison with theta_hat stops."""
         pairs = np.argwhere(np.asarray(self.divergence.stop))
         if self.space.state_ids is not None:
             pairs[:, 0] = np.asarray(self.space.state_ids)[pairs[:, 0]]
@@ -128,9 +127,7 @@ class MixtureConfidence(Confidence):
         return max(0.0, math.ceil(used * (behind / (-math.log1p(-(target**2)) / 2) - 1)))
 
     def after(self, times: float) -> tuple["MixtureConfidence", float]:
-        """The ellipsoid shrinks like 1/sqrt(times), divergences like 1/times; the e-process counts from its own
-        start.
-        """
+        """The ellipsoid shrinks like 1/sqrt(times), divergences like 1/times, with the data of the e-process."""
         used = int(self.episodes) - int(self.starts[self.bet])
         root = math.sqrt(times)
         ball, result, step = self.ball, self.divergence, self.step
@@ -150,8 +147,8 @@ class MixtureConfidence(Confidence):
 
         A policy that is optimal in the estimate has the bounds for every reward, too.
         """
-        at, shortfall = tangent.at_start(self, reward, policy)
-        result = tangent.bounds_at(self, at, shortfall)
+        values, shortfall = tangent.at_start(self, reward, policy)
+        result = tangent.bounds_at(self, values, shortfall)
         return self._with_direct(result) if shortfall <= tangent.OPTIMALITY_TOLERANCE else result
 
     def _with_direct(self, bounds: Bounds) -> Bounds:
@@ -169,13 +166,13 @@ class MixtureConfidence(Confidence):
         return tangent.difference(self, reward, policies)
 
     def bounds_of_states(self, rewards: StateRewards) -> Iterator[Bounds] | None:
-        """In passes that look only where something can still be earned; for successor lists."""
+        """By passes over the states that can still earn a reward; for successor lists only."""
         if self.space.is_dense:
             return None
         return (self._with_direct(bounds) for bounds in bounds_of_states(self, rewards))
 
     def sharper(self, method: str) -> tuple[float, dict[str, float]]:
-        """method "direct": the divergence over the likelihood set itself, for few unknowns."""
+        """Method "direct": the divergence over the likelihood set itself, for few unknown directions."""
         q = self.valid.num_free
         check_size(
             q, MAX_UNKNOWNS, f"method 'direct' is for few unknown directions, here are {q}", "use 'uniform'"
@@ -200,7 +197,7 @@ class MixtureConfidence(Confidence):
 
     @property
     def sharpest(self) -> str:
-        """Over the likelihood set itself where that takes about a second at most.
+        """Method "direct" where it takes about a second at most.
 
         A polytope in q directions takes about 6^q dynamic programmes over S A n H transitions.
         """
@@ -253,21 +250,21 @@ def confidence(
     fits = {
         int(j): maximum_likelihood(valid, counts[j], evidence.theta) for j in [*np.flatnonzero(is_begun), J]
     }
-    # theta_hat may be gap above the minimum of L
+    # L(theta_hat) exceeds the minimum by at most `gap`
     fit_loss = np.array([fits[j].loss - fits[j].gap if j in fits else 0.0 for j in range(J + 1)])
     slacks = losses - np.log(delta * weights) - fit_loss
     balls = {j: ellipsoid(valid, counts[j], fits[j], float(slacks[j])) for j in fits if j < J}
     comparisons = {j: compare(space, valid, ball) for j, ball in balls.items()}
-    result = losses_in(space, valid, balls, comparisons)
+    gaps = largest_losses(space, valid, balls, comparisons)
     # vacuous gaps: prefer the e-process with the narrowest rows
-    rank = {j: x if x < 1 else 1 + float((balls[j].width * valid.free).mean()) for j, x in result.items()}
+    rank = {j: x if x < 1 else 1 + float((balls[j].width * valid.free).mean()) for j, x in gaps.items()}
     best = min(sorted(rank), key=lambda j: math.inf if math.isnan(rank[j]) else rank[j])
     ball = balls[best]
     return MixtureConfidence(
         space=space,
         valid=valid,
         kernel=space.kernel(phi @ ball.theta),
-        eps=result[best],
+        eps=gaps[best],
         delta=delta,
         is_refuted=bool(evidence.impossible > 0) or bool((slacks < 0).any()),
         theta=ball.theta,
@@ -285,26 +282,25 @@ def confidence(
     )
 
 
-def losses_in(
+def largest_losses(
     space: Space, valid: ValidSet, balls: dict[int, Ellipsoid], comparisons: dict[int, DivergenceBound]
 ) -> dict[int, float]:
-    """`largest_loss_in` of each e-process; infinite where another is surely smaller, of many successors."""
+    """`largest_loss_of` each e-process; with many successors infinite where another is certainly smaller."""
     least, losses = math.inf, {}
-    # the most promising first
-    for j in sorted(balls, key=lambda j: comparisons[j].divergence.eps):
+    for j in sorted(balls, key=lambda j: comparisons[j].divergence.eps):  # most promising first
         ball, compared = balls[j], comparisons[j]
         if space.succ.size > MIN_SLOTS_TO_PRUNE and least < math.inf:
             h2 = hellinger(space, valid, ball)
             if least_loss(space, compared.step, compared.divergence, h2, np.asarray(valid.choices)) > least:
                 losses[j] = math.inf
                 continue
-        losses[j] = largest_loss_in(space, valid, ball, compared)
+        losses[j] = largest_loss_of(space, valid, ball, compared)
         least = min(least, losses[j])
     return losses
 
 
-def largest_loss_in(space: Space, valid: ValidSet, ball: Ellipsoid, compared: DivergenceBound) -> float:
-    """What a plan in the estimate can lose for every theta of the ellipsoid."""
+def largest_loss_of(space: Space, valid: ValidSet, ball: Ellipsoid, compared: DivergenceBound) -> float:
+    """The largest loss of an optimal plan of the estimate, over every theta of the ellipsoid."""
     z = tilts(space, valid, ball)
 
     def spread(V: Float[np.ndarray, " S"]) -> Float[np.ndarray, "S A"]:
@@ -317,6 +313,6 @@ def largest_loss_in(space: Space, valid: ValidSet, ball: Ellipsoid, compared: Di
 
 
 def _rank(z: Float[np.ndarray, "r q"]) -> int:
-    """In how many directions the rows that were observed say something."""
+    """The number of directions about which the observed rows have data."""
     unit = z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-300)
     return int((np.linalg.eigvalsh(unit.T @ unit) > 1e-9).sum()) if z.shape[1] else 0

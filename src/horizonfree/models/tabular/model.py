@@ -3,7 +3,7 @@
 A parameter is a table of probabilities on the successor lists (mdp/space.py), [S, A, n]. A pair with one possible
 successor is known; every other reachable pair is unknown, and the unknown pairs are all that there is to learn. A
 terminal state is one whose only successor is itself. Where any state may follow, the lists are dense. A forbidden
-action (mdp/policies.py) is no pair of its own: it has the counts and the ball of what is done for it.
+action (mdp/policies.py) is no pair of its own: it has the counts and the ball of the action that replaces it.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ from horizonfree.models.tabular.confidence import TabularConfidence, confidence
 from horizonfree.models.tabular.evidence import TabularEvidence, frequencies
 from horizonfree.models.tabular.robust import RobustTabularConfidence, robust_confidence
 
-EPS = float(np.finfo(np.float64).eps)
+MACHINE_EPS = float(np.finfo(np.float64).eps)
 
 
 @node
@@ -53,11 +53,11 @@ class TabularModel(Model):
 
     @property
     def parameter_shape(self) -> tuple[int, ...]:
-        """[S, A, n]."""
+        """The shape [S, A, n] of the successor lists."""
         return tuple(self.space.succ.shape)
 
     def describe(self) -> Description:
-        """Every pair by itself."""
+        """What is learned, in words for reports."""
         known = ", and only the declared transitions are possible" if self.is_support_known else ""
         return Description(
             "the next state depends on state and action alone, in the same way in every episode and step"
@@ -75,12 +75,9 @@ class TabularModel(Model):
         return self.space.kernel(parameter)
 
     def parameter(self, argument: Any, name: str) -> Float[np.ndarray, "S A n"]:
-        """Probabilities [S, A, S], brought to the successor lists; rows are made to sum to one exactly."""
-        table, succ, support = (
-            check_floats(argument, name),
-            np.asarray(self.space.succ),
-            np.asarray(self.space.support),
-        )
+        """Probabilities [S, A, S], on the successor lists; rows are scaled to sum to one exactly."""
+        table = check_floats(argument, name)
+        succ, support = np.asarray(self.space.succ), np.asarray(self.space.support)
         S, A, _ = succ.shape
         check_shape(table, name, (S, A, S), "[S, A, S]")
         table = redirect_forbidden(self.space.acts, table)
@@ -97,7 +94,7 @@ class TabularModel(Model):
     def restricted_to(
         self, states: Int[np.ndarray, " m"], parameter: Float[np.ndarray, "S A n"] | None
     ) -> tuple["TabularModel", Float[np.ndarray, "m A n"] | None]:
-        """The lists of these states; where an episode can only end, the first slot stands for staying."""
+        """The model on these states; a state in which episodes can only end has one successor, in its first slot."""
         space = restricted_space(self.space, states)
         is_acting, is_first = np.asarray(space.reachable)[:, None, None], np.arange(space.succ.shape[2]) == 0
         space = replace(space, support=np.where(is_acting, space.support, is_first))
@@ -106,34 +103,34 @@ class TabularModel(Model):
         return TabularModel(space, unknown_pairs(space), self.is_support_known), parameter
 
     def init_evidence(self, bets: EProcesses, *, has_history: bool = False) -> TabularEvidence:
-        """No counts."""
+        """Evidence of no episodes."""
         from horizonfree.models.tabular import learner
 
         return learner.init_evidence(self.space, bets)
 
     def update(self, evidence: TabularEvidence, trajectory: Trajectory) -> TabularEvidence:
-        """Counts; traced."""
+        """Add the counts of an episode; traced."""
         from horizonfree.models.tabular import learner
 
         return learner.update(self.space, evidence, trajectory)
 
     def estimate(self, evidence: TabularEvidence) -> Kernel:
-        """The frequencies; every possible successor alike where there are none; traced."""
+        """The frequencies; uniform over the possible successors of a pair without visits; traced."""
         return frequencies(self.space, evidence)
 
     def confidence(self, evidence: TabularEvidence, delta: float) -> TabularConfidence:
-        """A ball for every unknown pair, from the counts of what was seen alone."""
+        """A ball for every unknown pair, from the counts."""
         return confidence(self.space, self.pairs, evidence, delta, self.is_support_known)
 
     def robust_confidence(
         self, evidence: TabularEvidence, delta: float
     ) -> Callable[[Misspecification], RobustTabularConfidence]:
-        """For every system whose transition laws are within the radii of one table."""
+        """The confidence about all systems whose transition laws are within declared radii of one table."""
         return robust_confidence(self.space, self.pairs, evidence, delta, self.is_support_known)
 
     def rounding(self) -> float:
-        """In H steps sums of n products, a few functions of each."""
-        return float(self.space.horizon * 16 * (self.space.succ.shape[2] + 4) * EPS)
+        """Bound on the rounding error of H steps, each with sums of n products and a few functions of them."""
+        return float(self.space.horizon * 16 * (self.space.succ.shape[2] + 4) * MACHINE_EPS)
 
     def violation(
         self,
@@ -168,15 +165,15 @@ def tabular_model(
     acts: Int[np.ndarray, "S A"] | None = None,
 ) -> TabularModel:
     """The class of all tables in which only these transitions are possible; acts: as in mdp/policies.py."""
-    succ, support, is_dense = lists(redirect_forbidden(acts, possible))
+    succ, support, is_dense = successor_lists(redirect_forbidden(acts, possible))
     space = make_space(succ, support, is_dense, horizon, start, acts)
     return TabularModel(space, unknown_pairs(space), is_support_known)
 
 
-def lists(
+def successor_lists(
     possible: Bool[np.ndarray, "S A S"],
 ) -> tuple[Int[np.ndarray, "S A n"], Bool[np.ndarray, "S A n"], bool]:
-    """Successor lists of what is possible, and whether they are dense; refuses a pair that leads nowhere."""
+    """Successor lists of what is possible, and whether they are dense; raises an error for a pair without successor."""
     S, A, _ = possible.shape
     check_table_size(S, A)
     count = possible.sum(-1)

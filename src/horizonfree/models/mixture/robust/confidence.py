@@ -13,13 +13,13 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from horizonfree.errors import OptionError, RewardError, RunError
-from horizonfree.guarantees.certificate import at_most_of, round_down, round_up
+from horizonfree.guarantees.certificate import delta_text, round_down, round_up
 from horizonfree.guarantees.divergence import Divergence, RowDivergence
 from horizonfree.mdp.events import Lift
 from horizonfree.mdp.space import TOLERANCE, Kernel, Space
 from horizonfree.models.base import Bounds, Confidence, Policy
 from horizonfree.models.misspecification import Misspecification
-from horizonfree.models.mixture.confidence import largest_loss_in
+from horizonfree.models.mixture.confidence import largest_loss_of
 from horizonfree.models.mixture.ellipsoid import Ellipsoid, compare, tilts
 from horizonfree.models.mixture.evidence import MixtureEvidence, Record
 from horizonfree.models.mixture.robust.bounds import compare_within, robust_bounds, successors
@@ -121,7 +121,7 @@ class RobustConfidence(Confidence):
         )
         return (
             f"no single parameter is within {least} of all laws (wrong with probability "
-            f"{at_most_of(float(self.delta))} at most); declare a larger misspecification"
+            f"{delta_text(float(self.delta))} at most); declare a larger misspecification"
         )
 
     def missing(self) -> str:
@@ -250,7 +250,7 @@ def _confidence(
 def _loss_by_theta(space: Space, valid: ValidSet, ball: Ellipsoid) -> float:
     """What plans can lose for every theta of the ellipsoid."""
     inside = replace(ball, p=np.where(valid.positive, ball.p, 0.0))
-    return float(np.fmin(largest_loss_in(space, valid, inside, compare(space, valid, inside)), 1.0))
+    return float(np.fmin(largest_loss_of(space, valid, inside, compare(space, valid, inside)), 1.0))
 
 
 def everywhere(space: Space) -> Space:
