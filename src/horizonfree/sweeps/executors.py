@@ -24,7 +24,10 @@ Outcome = dict[str, Any]  # rows and what they were computed with, or an "error"
 
 
 class Executor(abc.ABC):
-    """Runs tasks, `slots` at a time. Futures raise `worker_errors` if a worker died, `cluster_errors` if the cluster did."""
+    """Runs tasks, `slots` at a time.
+
+    A future raises one of `worker_errors` if its worker died, one of `cluster_errors` if the whole cluster did.
+    """
 
     slots: int
     worker_errors: tuple[type[BaseException], ...] = ()
