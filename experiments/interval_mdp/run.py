@@ -92,7 +92,9 @@ def interval_mdp(run: hf.Run, low: np.ndarray, high: np.ndarray) -> ExplicitMode
     goal = np.arange(S) == GOAL
     parts = np.asarray(space.succ)[s, a, j].astype(np.int64), low[s, a, j], high[s, a, j]
     start = space.starts()
-    return check_model(ExplicitModel(start, np.arange(S + 1) * A, first, *parts, labels={"goal": goal}), "counts")
+    return check_model(
+        ExplicitModel(start, np.arange(S + 1) * A, first, *parts, labels={"goal": goal}), "counts"
+    )
 
 
 def by_storm(model: ExplicitModel, folder: Path) -> dict[str, float]:
