@@ -5,6 +5,13 @@ the last of them and is not in the support. A kernel that reaches most states is
 succ[s, a] = 0..S-1.
 
 The first state is fixed (`start`), or it is drawn from a known distribution (`initial`).
+
+The reachable states, the space of these states, and arrays restricted to them.
+
+An episode of H steps acts in the reachable states, and ends in one of their successors. On a grid of 447 x 447
+cells with H = 50 these are 1,326 of 199,809. On them alone every episode has the same law under every parameter and
+policy, so what is proved there holds. A part numbers its states anew, in the same order; `Space.state_ids` holds
+the numbers that they have in the whole space. In a state in which an episode can only end, every action stays.
 """
 
 from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
@@ -279,14 +286,6 @@ class Trajectory:
     s: Int[Leaf, "*batch H1"]
     a: Int[Leaf, "*batch H"]
     j: Int[Leaf, "*batch H"]
-
-
-# The reachable states, the space of these states, and arrays restricted to them.
-#
-# An episode of H steps acts in the reachable states, and ends in one of their successors. On a grid of 447 x 447
-# cells with H = 50 these are 1,326 of 199,809. On them alone every episode has the same law under every parameter and
-# policy, so what is proved there holds. A part numbers its states anew, in the same order; `Space.state_ids` holds
-# the numbers that they have in the whole space. In a state in which an episode can only end, every action stays.
 
 
 def visited_states(space: Space) -> Int[np.ndarray, " m"]:

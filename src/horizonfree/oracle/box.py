@@ -8,6 +8,18 @@ convex, so some vertex f in {0,1}^n is best; finding it is hard in general, henc
   pair, to save memory. Exact.
 - larger n: local ascent f <- 1[F'F f > 0], which never lowers the norm, from the best of 2m+1 starts; and an upper
   bound.
+
+Branch and bound for max over f in [0,1]^n of ||F f|| - kappa Var_p(f).
+
+On a cell with centre c, -Var_p is below its tangent at c (it is concave), so the objective is below a convex
+function, whose maximum over the cell is at a vertex. A cell that cannot beat the best point attained by more than
+`slack` is closed; the others are halved where p_i width_i^2, the error of the tangent, is largest.
+
+Along f + c the variance stays and the norm is convex in c, so the maximum is at an end of such a line: where an
+entry is 0 or 1. Only those 2 n faces are searched. (Where probabilities are known to sum to one, F 1 is nearly 0,
+and inside the cube there would be lines of best points, which no halving ends soon.)
+
+native/penalised.c is an implementation in C, about four times as fast.
 """
 
 import ctypes
@@ -118,19 +130,6 @@ def _climb(F: Float[Array, "*batch m n"]) -> BoxMax:
     lower = norm((F * f[..., None, :]).sum(-1), axis=-1)
     upper = jnp.minimum(coordinate_bound(F), spectral_bound(F))
     return BoxMax(f, lower, jnp.maximum(upper, lower))
-
-
-# Branch and bound for max over f in [0,1]^n of ||F f|| - kappa Var_p(f).
-#
-# On a cell with centre c, -Var_p is below its tangent at c (it is concave), so the objective is below a convex
-# function, whose maximum over the cell is at a vertex. A cell that cannot beat the best point attained by more than
-# `slack` is closed; the others are halved where p_i width_i^2, the error of the tangent, is largest.
-#
-# Along f + c the variance stays and the norm is convex in c, so the maximum is at an end of such a line: where an
-# entry is 0 or 1. Only those 2 n faces are searched. (Where probabilities are known to sum to one, F 1 is nearly 0,
-# and inside the cube there would be lines of best points, which no halving ends soon.)
-#
-# native/penalised.c is an implementation in C, about four times as fast.
 
 
 ABSOLUTE_SLACK = 1e-15  # smallest bound

@@ -8,6 +8,17 @@ For explorers `enumerated` does so inside compiled code. A pair of policy and re
 a mixed base, are the actions at the states that can be occupied at a step (of actions with equal rows the first stands
 for all), and at the end the reward: its place in the list of antichains. The numbers are tried block by block, each
 pair evaluated side by side with the others of its block.
+
+The rewards of states among which a best one is searched by enumeration: indicators of antichains.
+
+A node is a state at a step. One node comes before another if some policy and parameter can lead from it to the
+other. Rewards r >= 0 of states have total at most 1 on every possible trajectory if and only if no chain of nodes
+collects more, since every chain lies on a trajectory. The order is a partial order, whose comparability graph is
+perfect, so the vertices of this polytope are the indicators of antichains: sets of nodes of which no trajectory
+visits two (Chvatal 1975, "On certain polytopes associated with graphs"). Sets of states at one step are some of
+them.
+
+A set of nodes is a whole number: bit i stands for the i-th node, step by step. A reward at step 1 never matters.
 """
 
 from itertools import product
@@ -27,18 +38,6 @@ from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.oracle.objective import Prepared, backup, evaluate, prepare
 from horizonfree.oracle.result import AntichainPoint, OracleResult, conclude
 from horizonfree.planning.traced import TIE
-
-# The rewards of states among which a best one is searched by enumeration: indicators of antichains.
-#
-# A node is a state at a step. One node comes before another if some policy and parameter can lead from it to the
-# other. Rewards r >= 0 of states have total at most 1 on every possible trajectory if and only if no chain of nodes
-# collects more, since every chain lies on a trajectory. The order is a partial order, whose comparability graph is
-# perfect, so the vertices of this polytope are the indicators of antichains: sets of nodes of which no trajectory
-# visits two (Chvatal 1975, "On certain polytopes associated with graphs"). Sets of states at one step are some of
-# them.
-#
-# A set of nodes is a whole number: bit i stands for the i-th node, step by step. A reward at step 1 never matters.
-
 
 MAX_REWARDS = 2**16  # antichains; more are not listed
 MAX_NODES = 63  # bits of a number

@@ -1,4 +1,17 @@
-"""The result of the oracle: a point, its values at the true radius, and an upper bound of the maximum."""
+"""The result of the oracle: a point, its values at the true radius, and an upper bound of the maximum.
+
+Upper bounds: of the oracle's value, and of what the value itself bounds.
+
+Three numbers, three statements (docs/oracle.md has the proofs):
+
+- `upper_bound` W: W_1(s_1) >= max over (pi, r) of Vhat_1(s_1). Always; the backup of Vhat is not monotone, that of
+  W is, and majorises it.
+- `relaxed` U <= W: U_1(s_1) >= max over (pi, r) of Vbar_1(s_1), the recursion with the true kernel in place of the
+  hat term, whenever ||theta - theta_star|| <= 2 beta in the hat norm. It need not bound Vhat.
+- `variance.total_variance_bound`: as W, usually much closer once no cap binds; needs P_theta to be a kernel.
+
+All use that V_{H+1} = 0, hence u_H = 0, Vhat_H = 0.
+"""
 
 from collections.abc import Callable
 
@@ -12,18 +25,6 @@ from horizonfree._x64 import Number
 from horizonfree.oracle.box import MAX_VECTORIZED_SUCCESSORS, coordinate_bound, norm, subset_sums
 from horizonfree.oracle.objective import STATES_LAST, Prepared, evaluate, optimism
 from horizonfree.planning.traced import nearly_best
-
-# Upper bounds: of the oracle's value, and of what the value itself bounds.
-#
-# Three numbers, three statements (docs/oracle.md has the proofs):
-#
-# - `upper_bound` W: W_1(s_1) >= max over (pi, r) of Vhat_1(s_1). Always; the backup of Vhat is not monotone, that of
-#   W is, and majorises it.
-# - `relaxed` U <= W: U_1(s_1) >= max over (pi, r) of Vbar_1(s_1), the recursion with the true kernel in place of the
-#   hat term, whenever ||theta - theta_star|| <= 2 beta in the hat norm. It need not bound Vhat.
-# - `variance.total_variance_bound`: as W, usually much closer once no cap binds; needs P_theta to be a kernel.
-#
-# All use that V_{H+1} = 0, hence u_H = 0, Vhat_H = 0.
 
 
 def relaxed(prepared: Prepared, beta: Number) -> tuple[Int[Array, "H S"], Float[Array, "H1 S"]]:

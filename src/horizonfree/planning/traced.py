@@ -1,6 +1,12 @@
 """Backward induction, policy evaluation and occupancy measures for compiled JAX programs; induction.py defines them.
 
 vmap gives batches of rewards or policies.
+
+Episodes of a kernel: one compiled scan, batched over keys.
+
+Uniform numbers are drawn before the scan; a step is a look-up in cumulative successor lists. A policy is an
+integer table [H, S] or action probabilities [H, S, A]; a one-hot table of probabilities gives the same episodes
+as the integer table.
 """
 
 import equinox as eqx
@@ -98,13 +104,6 @@ def own_rows(kernel: Kernel, pi: Int[Array, " S"]) -> Kernel:
 def take(x: Array, at: Array | tuple[Array, ...]) -> Array:
     """x[at] for indices none of which is negative or beyond the end: XLA need not look for such."""
     return jnp.asarray(x).at[at].get(mode="promise_in_bounds", wrap_negative_indices=False)
-
-
-# Episodes of a kernel: one compiled scan, batched over keys.
-#
-# Uniform numbers are drawn before the scan; a step is a look-up in cumulative successor lists. A policy is an
-# integer table [H, S] or action probabilities [H, S, A]; a one-hot table of probabilities gives the same episodes
-# as the integer table.
 
 
 MAX_COUNTED_SLOTS = 16  # successors up to which counting is faster than bisection

@@ -1,4 +1,8 @@
-"""The contents of a report, as numbers and texts."""
+"""The contents of a report, as numbers and texts.
+
+The history has certificates after earlier numbers of episodes, computed from the evidence alone. Tabular evidence has
+no history: the present is the only moment, and a forecast is computed instead.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,19 +30,20 @@ from horizonfree.report.within import Limits, Within, answer, limits_of, named
 from horizonfree.runs.certificates import Robustness
 from horizonfree.runs.constrained import Constraint
 from horizonfree.runs.credible import Likely, likely
+from horizonfree.runs.plan import Plan
 from horizonfree.runs.recipes import versions
 from horizonfree.runs.reward_spec import event_values
 from horizonfree.runs.run import Run
 from horizonfree.runs.state import ENDED_IN
 
-# Certificates after earlier numbers of episodes, from the evidence alone.
-#
-# Tabular evidence has no history: there the present is the only moment, and a forecast is computed instead.
-
-
-MAX_SCORED_GOALS = 64  # for the true suboptimality
+MAX_SCORED_GOALS = 64  # goals whose true suboptimality is computed
 MAX_GOAL_BYTES = 2**27  # of their tables
+MAX_GOALS = 200  # goals that are certified; of more, those that are scored, evenly spaced
 FORECAST_FACTORS = np.geomspace(1, 100, 21)  # of the amount of data
+ROBUSTNESS_TARGET = 0.5  # suboptimality bound of the robustness section
+MAX_COLUMNS = 12  # of a map on a third of the page
+MAX_MARKED_STARTS = 24  # in a map
+LOGGED_LABEL = "logged episodes"  # in place of an explorer
 
 
 class Moment(NamedTuple):
@@ -52,7 +57,7 @@ class Moment(NamedTuple):
 
 
 class GoalStates(NamedTuple):
-    """The states that can be a goal, and those for which the true suboptimality is computed."""
+    """All states that can be a goal, and those for which the true suboptimality is computed."""
 
     every: Int[np.ndarray, " G"]
     scored: Int[np.ndarray, " R"]
@@ -90,7 +95,7 @@ def forecast_curve(run: Run, delta: float) -> list[tuple[float, float]]:
 
 
 def _true_gap(run: Run, confidence: Confidence, rewards: Float[np.ndarray, "R H S A"]) -> float:
-    """The true suboptimality of the plans of that moment, the largest over the rewards."""
+    """The true suboptimality of plans in the estimate of this confidence, the largest over the rewards."""
     kernel, at_start = run.problem.kernel(), run.problem.space.at_start
     policy = optimal(confidence.kernel, rewards).policy
     gaps = at_start(optimal(kernel, rewards).V[:, 0] - evaluate(kernel, rewards, policy)[:, 0])
@@ -118,19 +123,12 @@ def inefficiency(model: Model, evidence: Evidence) -> float:
     return diagnostics_of(model).inefficiency(evidence)
 
 
-MAX_COLUMNS = 12  # of a map on a third of the page
-MAX_MARKED_STARTS = 24  # in a map
-ROBUSTNESS_TARGET = 0.5  # suboptimality bound of the robustness section
-MAX_GOALS = 200  # that are certified; of more goals those that are evaluated, evenly spaced
-LOGGED_LABEL = "logged episodes"  # in place of an explorer
-
-
 class Example(NamedTuple):
     """A plan for one reward, with a confidence interval.
 
     `policy`: probabilities of actions at the first step. `best`: the true optimal value, `loss`: the true
-    suboptimality, or None. `likely`: from the posterior, not proved. `within`: of the constraints, where there are
-    some; gap, best and loss are then against policies that satisfy them.
+    suboptimality, or None. `likely`: from the posterior, not proved. `within`: results for the constraints, if
+    any; gap, best and loss are then against policies that satisfy them.
     """
 
     title: str
@@ -153,7 +151,7 @@ class Facts:
     """One run at one confidence. `certificate` is for every reward, `family` for all goals.
 
     `check`: the test against richer classes. `forecast`: a curve, where the evidence has no history. `robustness`: for
-    every reward and for the first example, or None. `limits`: the constraints of the examples; nothing else knows them.
+    every reward and for the first example, or None. `limits`: the constraints, which apply to the examples only.
     """
 
     problem: Problem
@@ -236,7 +234,7 @@ class Facts:
 def compute_facts(
     run: Run, delta: float = 0.05, *, has_robustness: bool = True, constraints: Sequence[Constraint] = ()
 ) -> Facts:
-    """The facts of a run, with plans within constraints; has_robustness=False leaves out what takes longest."""
+    """The facts of a run, with plans within constraints; has_robustness=False leaves out the slowest part."""
     run = without_assumed_truth(run)
     within = named(run, constraints)
     examples, refused = examples_of(run, delta, within)
@@ -309,19 +307,21 @@ def example_states(problem: Problem) -> tuple[int, int]:
     """A state near the start, and one halfway to the farthest."""
     occupied = occupied_states(problem.space)
     first_step = np.where(occupied.any(axis=0), occupied.argmax(axis=0), -1)
-    near, far = (np.flatnonzero(first_step == math.ceil(share * first_step.max())) for share in (0.25, 0.5))
-    a = int(near[len(near) // 2])
-    others = far[far != a] if len(far) > 1 else far
-    return a, int(others[len(others) // 2])
+    quarter, half = (
+        np.flatnonzero(first_step == math.ceil(share * first_step.max())) for share in (0.25, 0.5)
+    )
+    near = int(quarter[len(quarter) // 2])
+    others = half[half != near] if len(half) > 1 else half
+    return near, int(others[len(others) // 2])
 
 
 def example_rewards(problem: Problem) -> list[tuple[str, list[int], Float[np.ndarray, "H S A"]]]:
     """Three rewards of any problem: to end in a near state, to end halfway, to stay in the near state."""
-    a, b = example_states(problem)
+    near, halfway = example_states(problem)
     return [
-        (f"End in {state_text(problem, a)}", [a], rewards.goal(problem, a)),
-        (f"End in {state_text(problem, b)}", [b], rewards.goal(problem, b)),
-        (f"Stay in {state_text(problem, a)}", [a], rewards.occupancy(problem, a)),
+        (f"End in {state_text(problem, near)}", [near], rewards.goal(problem, near)),
+        (f"End in {state_text(problem, halfway)}", [halfway], rewards.goal(problem, halfway)),
+        (f"Stay in {state_text(problem, near)}", [near], rewards.occupancy(problem, near)),
     ]
 
 
@@ -330,32 +330,34 @@ def examples_of(
 ) -> tuple[list[Example], list[tuple[str, str]]]:
     """The plans for three rewards, and the one for reaching a state, where that can be certified.
 
-    Within constraints also the titles of those that are refused, with the reason.
+    Within constraints also the titles of those that cannot be planned, with the error.
     """
-    asked = example_rewards(run.problem)
+    titled_rewards = example_rewards(run.problem)
     if constraints:
-        return examples_within(run, delta, asked, constraints)
-    examples = [example(run, title, states, table, delta) for title, states, table in asked]
+        return examples_within(run, delta, titled_rewards, constraints)
+    examples = [example(run, title, states, table, delta) for title, states, table in titled_rewards]
     with suppress(HorizonfreeError):  # too large, or kernels from samples
         examples.append(reach_example(run, delta))
     return examples, []
 
 
 def examples_within(
-    run: Run, delta: float, asked: list[tuple[str, list[int], Any]], constraints: Sequence[Constraint]
+    run: Run,
+    delta: float,
+    titled_rewards: list[tuple[str, list[int], Any]],
+    constraints: Sequence[Constraint],
 ) -> tuple[list[Example], list[tuple[str, str]]]:
-    """The same plans within constraints, and which were refused."""
+    """The plans for the same rewards within constraints, and which of them cannot be planned."""
     examples, refused = [], []
-    for title, states, reward in [*asked, reach_event(run.problem)]:
+    for title, states, reward in [*titled_rewards, reach_event(run.problem)]:
         try:
             plan, V, best, loss, within = answer(run, reward, constraints, delta)
         except HorizonfreeError as error:
-            if not isinstance(reward, Event):  # that plan is left out without constraints, too
+            if not isinstance(reward, Event):  # the plan for reaching a state may always be left out
                 refused.append((title, str(error)))
             continue
-        numbers = plan.value, plan.value_low, plan.value_high, plan.gap, plan.certificate.summary()
-        first = plan.policy[0, : run.problem.num_states]  # where no event is decided yet
-        examples.append(Example(title, states, *numbers, first, V, best, loss, likely(plan.credible), within))
+        policy = plan.policy[0, : run.problem.num_states]  # where no event is decided yet
+        examples.append(make_example(title, states, plan, policy, V, best, loss, within))
     return examples, refused
 
 
@@ -370,24 +372,13 @@ def reach_example(run: Run, delta: float) -> Example:
     problem, (title, states, event) = run.problem, reach_event(run.problem)
     plan = run.plan(event, delta=delta)
     policy = np.concatenate([plan.policy, np.zeros_like(plan.policy, shape=(1, problem.num_states))])
-    found, best, loss = event_values(problem, event, policy, plan.kernel), None, None
+    V = event_values(problem, event, policy, plan.kernel).V[0]
+    best = loss = None
     if problem.truth is not None:
         true = event_values(problem, event, policy, problem.kernel())
         best, loss = true.best, max(0.0, true.best - true.value)
-    return Example(
-        title,
-        states,
-        plan.value,
-        plan.value_low,
-        plan.value_high,
-        plan.gap,
-        plan.certificate.summary(),
-        probabilities(policy[:1], problem.num_actions)[0],
-        found.V[0],
-        best,
-        loss,
-        likely(plan.credible),
-    )
+    first_actions = probabilities(policy[:1], problem.num_actions)[0]
+    return make_example(title, states, plan, first_actions, V, best, loss)
 
 
 def example(
@@ -400,9 +391,36 @@ def example(
     if problem.truth is not None:
         best = float(problem.space.at_start(optimal(problem.kernel(), table).V[0]))
         loss = max(0.0, true_gap(problem, table, plan.policy))
-    interval, statement = (plan.value_low, plan.value_high), plan.certificate.summary()
-    first, guess = probabilities(plan.policy[:1], problem.num_actions)[0], likely(plan.credible)
-    return Example(title, states, plan.value, *interval, plan.gap, statement, first, V, best, loss, guess)
+    first_actions = probabilities(plan.policy[:1], problem.num_actions)[0]
+    return make_example(title, states, plan, first_actions, V, best, loss)
+
+
+def make_example(
+    title: str,
+    states: list[int],
+    plan: Plan,
+    policy: Float[np.ndarray, "S A"],
+    V: Float[np.ndarray, " S"],
+    best: float | None,
+    loss: float | None,
+    within: Within | None = None,
+) -> Example:
+    """An `Example` from its plan."""
+    return Example(
+        title,
+        states,
+        value=plan.value,
+        value_low=plan.value_low,
+        value_high=plan.value_high,
+        gap=plan.gap,
+        statement=plan.certificate.summary(),
+        policy=policy,
+        V=V,
+        best=best,
+        loss=loss,
+        likely=likely(plan.credible),
+        within=within,
+    )
 
 
 def num_starts(problem: Problem) -> int:

@@ -1,4 +1,17 @@
-"""Episodes that were recorded elsewhere, as a run that plans and certifies."""
+"""Episodes that were recorded elsewhere, as a run that plans and certifies.
+
+Detection of repeated episodes in a log. Certificates count a copy as a new observation, and may then be false.
+
+Two tests. For episodes that are independent draws each has a false-alarm probability of about 1e-6:
+
+- the whole log was copied k times, in any order: all counts of the D distinct episodes are multiples of k >= 2,
+  which has a probability of about k^-(D-1) where transitions are random;
+- a block of consecutive episodes occurs twice, and the probability of its starts and transitions, by their
+  frequencies in the log, is below 1e-6 / K^2. Actions are not part of it, since a policy may repeat them on
+  purpose. Likely episodes at the ends of a block are not counted.
+
+Episodes that agree because few transitions are possible pass both tests.
+"""
 
 import math
 import warnings
@@ -29,19 +42,6 @@ from horizonfree.models.base import Evidence, Model
 from horizonfree.problems.endings import NEVER, endings_of, has_copy
 from horizonfree.problems.problem import Problem
 from horizonfree.runs.run import Run
-
-# Detection of repeated episodes in a log. Certificates count a copy as a new observation, and may then be false.
-#
-# Two tests. For episodes that are independent draws each has a false-alarm probability of about 1e-6:
-#
-# - the whole log was copied k times, in any order: all counts of the D distinct episodes are multiples of k >= 2,
-#   which has a probability of about k^-(D-1) where transitions are random;
-# - a block of consecutive episodes occurs twice, and the probability of its starts and transitions, by their
-#   frequencies in the log, is below 1e-6 / K^2. Actions are not part of it, since a policy may repeat them on
-#   purpose. Likely episodes at the ends of a block are not counted.
-#
-# Episodes that agree because few transitions are possible pass both tests.
-
 
 FALSE_ALARM = 1e-6  # the probability of each test, approximately
 

@@ -29,11 +29,8 @@ if TYPE_CHECKING:
 
     from horizonfree.problems.gymnasium.live import Rollout
 
-EXACT_CLASS = (
-    "a posterior assumes that the model class is correct; for what is likely, plan without misspecification=, which is "
-    "about what is proved"
-)
-MAX_WEIGHTS = 8  # in a repr
+EXACT_CLASS = "a posterior assumes that the model class is correct; leave misspecification= out for a plan with likely values"
+MAX_WEIGHTS = 8  # shown in a repr
 UNDECIDED = "undecided"  # status of a plan within constraints
 
 
@@ -184,22 +181,23 @@ class ConstraintResult:
     @property
     def status(self) -> str:
         """Whether this plan certainly satisfies the constraint, certainly violates it, or neither is certain."""
-        ahead, behind = (self.high, self.low) if self.is_upper else (-self.low, -self.high)
-        bound = self.bound if self.is_upper else -self.bound
-        return "satisfied" if ahead <= bound else "violated" if behind > bound else "uncertain"
+        low, high, bound = self.low, self.high, self.bound
+        if not self.is_upper:
+            low, high, bound = -high, -low, -bound
+        return "satisfied" if high <= bound else "violated" if low > bound else "uncertain"
 
     def summary(self) -> str:
-        """The constraint, and what is known of it, in a line."""
+        """The total, its interval, and the status of the constraint, in a line."""
         ends = interval(self.low, self.high, self.bound)
         return f"{self.value:.4g}, {ends}; {self.side} is {self.status}"
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """All fields and the status, as plain data."""
         return {**asdict(self), "status": self.status}
 
 
 class Memory(NamedTuple):
-    """What a plan for events remembers: which of them were decided. `layout`: names of the states themselves."""
+    """The events that a plan remembers, with their lifted states; `layout`: names of the original states."""
 
     lift: EventLift
     events: tuple[Event, ...]
@@ -273,8 +271,8 @@ def make_plan(
     if run._where:
         certificate = replace(certificate, statement=f"{certificate}, {run._where}")
     if is_claimed:
-        asked = partial(of_policy, run, reward, policy) if question is None else question
-        certificate = replace(certificate, claim=Claim(run, asked))
+        content = partial(of_policy, run, reward, policy) if question is None else question
+        certificate = replace(certificate, claim=Claim(run, content))
     if value is None:
         value = float(space.at_start(policy_values(kernel, reward.table, policy)[0]))
     value, low, high = (reward.factor * float(x) + reward.offset for x in (value, bounds.low, bounds.high))
@@ -286,22 +284,22 @@ def make_plan(
 
 
 def start_distribution_of(space: Space) -> Float[np.ndarray, " S"]:
-    """The distribution of the first state, or which states are possible without one."""
+    """The distribution of the first state; if it is unknown, 1 for each possible first state."""
     return space.starts().astype(np.float64) if space.initial is None else np.asarray(space.initial)
 
 
 def occupancy(
     kernel: Kernel, policy: np.ndarray, start: Float[np.ndarray, " S"] | None
 ) -> Float[np.ndarray, "H S"]:
-    """mu_1 = start, mu_{h+1}(s') = sum_{s,a} mu_h(s) pi_h(a|s) P(s'|s,a)."""
+    """The occupancy measure: mu_1 = start, mu_{h+1}(s') = sum_{s,a} mu_h(s) pi_h(a|s) P(s'|s,a)."""
     if start is None:
         raise ShapeError("this plan has no start; make it with run.plan(reward)")
     succ, prob = np.asarray(kernel.succ), np.asarray(kernel.prob)
     mu = np.zeros(policy.shape[:2])
     mu[0] = start
     for h in range(len(policy) - 1):
-        rule = np.eye(succ.shape[1])[policy[h]] if policy.ndim == 2 else policy[h]
-        flow = mu[h][:, None, None] * rule[:, :, None] * prob
+        pi = np.eye(succ.shape[1])[policy[h]] if policy.ndim == 2 else policy[h]
+        flow = mu[h][:, None, None] * pi[:, :, None] * prob
         np.add.at(mu[h + 1], succ, flow)
     return mu
 
@@ -368,7 +366,7 @@ def compare_policies(
 
 
 def run_table(run: Any) -> ReprTable:
-    """What a run shows of itself."""
+    """The lines of `repr(run)`."""
     problem, spec = run.problem, run.explorer_spec
     source = "logged" if spec is None else f"explored by {spec.name}, seed {run.seed}"
     sizes = f"{problem.num_states:,} states, {problem.num_actions} actions, {problem.horizon} steps"

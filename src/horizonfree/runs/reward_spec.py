@@ -1,4 +1,4 @@
-"""Discounted rewards, rewards for transitions, and rewards for the final state.
+"""Plans for rewards with a discount, for transitions and for the final state, and for events and properties.
 
     sum_{h=1}^H gamma^(h-1) [r_h(s_h, a_h) + t(s_h, a_h, s_{h+1})] + gamma^H f(s_{H+1})
 
@@ -11,6 +11,10 @@ With an infinite horizon, a plan for H steps followed by any policy has suboptim
     gap + gamma^H / (1 - gamma) (max r - min r)
 
 if the reward does not depend on the step: after step H both policies get between min r and max r per step.
+
+An event is a reward on lifted states; the reward of a property is an ordinary one. Values are in the units of the
+property: probabilities, or sums of the reward. Where a plan minimises, `gap` bounds by how much another policy may be
+below it.
 """
 
 from dataclasses import replace
@@ -44,6 +48,8 @@ from horizonfree.runs.certificate_files import of_event
 from horizonfree.runs.plan import Plan, make_plan
 
 TOO_FEW_EPISODES = "too few episodes for rewards that depend on the next state"
+TOO_FEW_FOR_EVENT = "too few episodes for this event"
+NO_POSTERIOR = "posteriors are not available for properties with min yet; ask for the same with max"
 
 
 class RewardSpec(NamedTuple):
@@ -70,37 +76,39 @@ class ExtendedReward(NamedTuple):
 def plan_or_evaluate(
     run: Any, reward: Any, policy: Any, spec: RewardSpec, *, misspecification: Any = 0.0, **options: Any
 ) -> Plan:
-    """`run.plan` if policy is None, else `run.evaluate`, for such a reward."""
+    """`run.plan` if policy is None, else `run.evaluate`, for a reward with these parts."""
     if declared(misspecification) is not None:
         raise OptionError(
             "misspecification= is for rewards without discount=, final= and transition=; leave it out"
         )
     start, horizon = options.pop("start"), options.pop("horizon")
-    here = run.problem.with_start(start, horizon) if start is not None or horizon is not None else run.problem
-    _, table, lift = extend_reward(here, reward, *spec)
-    is_here = start is None and horizon is None and not spec.is_longer
-    there = run if is_here else run.restart_from(start, len(table), is_paid_after=spec.is_longer)
+    problem = (
+        run.problem.with_start(start, horizon) if start is not None or horizon is not None else run.problem
+    )
+    _, table, lift = extend_reward(problem, reward, *spec)
+    is_same = start is None and horizon is None and not spec.is_longer
+    restart = run if is_same else run.restart_from(start, len(table), is_paid_after=spec.is_longer)
     plan: Plan
     if policy is not None:
-        policy = np.concatenate([policy_table(policy, *here.space.sizes)] * 2)[: len(table)]
+        policy = np.concatenate([policy_table(policy, *problem.space.sizes)] * 2)[: len(table)]
     if lift is not None:
-        plan = _plan_lifted(there, lift, table, policy, **options)
+        plan = _plan_lifted(restart, lift, table, policy, **options)
     elif policy is None:
-        plan = there.plan(table, **options)
+        plan = restart.plan(table, **options)
     else:
-        plan = there.evaluate(table, policy, **options)
+        plan = restart.evaluate(table, policy, **options)
     statement = plan.certificate.statement
     if spec.is_longer and (start is not None or horizon is not None):
-        statement += f", from {here.start_name()}, in {here.horizon} steps"
+        statement += f", from {problem.start_name()}, in {problem.horizon} steps"
     if spec.discount is not None and spec.discount < 1 and not spec.is_longer and _is_stationary(reward):
         tail = round_up_text(_discounted_tail(table, float(spec.discount)))
         statement += f"; with an infinite horizon, at most {tail} more"
     certificate = replace(plan.certificate, statement=statement, claim=None)
-    return replace(plan, policy=plan.policy[: here.horizon], certificate=certificate)
+    return replace(plan, policy=plan.policy[: problem.horizon], certificate=certificate)
 
 
 def _plan_lifted(
-    there: Any,
+    restart: Any,
     lift: PaymentLift,
     table: np.ndarray,
     policy: Any,
@@ -115,7 +123,7 @@ def _plan_lifted(
             "transition= is not of the form g(s, a) + f(s'); that can only be planned in the maximum-likelihood "
             "estimate: leave model= out, or give the expected payment as reward"
         )
-    learner, confidence = there.problem.model, there.confidence(delta)
+    learner, confidence = restart.problem.model, restart.confidence(delta)
     resolved = resolve(lift.space, table, scale=scale)
     if policy is None:
         policy, bounds = certify.planned(learner, confidence, resolved.table, lift)
@@ -125,7 +133,7 @@ def _plan_lifted(
     values = policy_values(lift.kernel(confidence.kernel), resolved.table, policy[:, lift.origin])
     value = float(lift.space.at_start(values[0]))
     return make_plan(
-        there,
+        restart,
         resolved,
         confidence,
         policy,
@@ -140,7 +148,7 @@ def _plan_lifted(
 def extend_reward(
     problem: Problem, reward: Any, discount: Any = None, final: Any = None, transition: Any = None
 ) -> ExtendedReward:
-    """The reward as a table."""
+    """The reward as a table, and the problem and the lifted states that the table is for."""
     if isinstance(reward, Reward):
         raise RewardError("this reward was rescaled; give the original reward, with scale='rescale'")
     table, lift, entered = as_table(problem, reward), None, np.zeros(problem.num_states)
@@ -157,7 +165,7 @@ def extend_reward(
         if parts is not None:
             table, entered = table + parts[0], parts[1]
     if final is not None or transition is not None:
-        last = np.broadcast_to(_final(problem, final)[None, :, None], (1, *table.shape[1:]))
+        last = np.broadcast_to(_final_values(problem, final)[None, :, None], (1, *table.shape[1:]))
         table = np.concatenate([table, last])
         problem = problem.with_start(None, len(table), is_paid_after=True)
     if transition is not None and parts is None:
@@ -169,7 +177,7 @@ def extend_reward(
     return ExtendedReward(problem, table, lift)
 
 
-def _final(problem: Problem, final: Any) -> Float[np.ndarray, " S"]:
+def _final_values(problem: Problem, final: Any) -> Float[np.ndarray, " S"]:
     """The reward for the last state, zero by default."""
     if final is None:
         return np.zeros(problem.num_states)
@@ -195,24 +203,13 @@ def _discounted_tail(table: Float[np.ndarray, "H S A"], discount: float) -> floa
     return float(discount ** len(table) / (1 - discount) * np.ptp(table[0]))
 
 
-# Plans for events and bounded properties, certified on lifted states (mdp/events.py).
-#
-# The event is a reward of lifted states, the reward of a property an ordinary one. Both have values in the units of
-# the property: probabilities, or sums of the reward; of a plan that makes them as small as possible the gap says by
-# how much another policy may be below.
-
-
-MISSING = "too few episodes for this event"
-NO_POSTERIOR = "posteriors are not available for properties with min yet; ask for the same with max"
-
-
 def is_property(reward: Any) -> bool:
     """Whether a reward is an event or a property."""
     return isinstance(reward, (Event, Property))
 
 
-def check_plain(scale: str, horizon: Any, misspecification: Any, is_extended: bool) -> None:
-    """Refuse what belongs to rewards only."""
+def check_event_options(scale: str, horizon: Any, misspecification: Any, is_extended: bool) -> None:
+    """Raise an error for options that are for rewards only."""
     if scale != "total" or is_extended or horizon is not None:
         raise OptionError(
             "scale=, horizon=, discount=, final= and transition= are for rewards; an event or a property has its own "
@@ -224,19 +221,19 @@ def check_plain(scale: str, horizon: Any, misspecification: Any, is_extended: bo
 
 def on_problem(reward: Event | Property, problem: Problem) -> Event | Accumulated:
     """The event, or what is accumulated, on the states of a problem."""
-    found = reward.on_problem(problem) if isinstance(reward, Property) else reward
-    if isinstance(found, Event):
-        check_event(found, problem.space)
-    if found.steps == 0:
-        raise OptionError(f"{found.name}: in 0 steps nothing is decided; the bound must be 1 at least")
-    return found
+    event = reward.on_problem(problem) if isinstance(reward, Property) else reward
+    if isinstance(event, Event):
+        check_event(event, problem.space)
+    if event.steps == 0:
+        raise OptionError(f"{event.name}: in 0 steps nothing is decided; the bound must be 1 at least")
+    return event
 
 
 class EventValues(NamedTuple):
-    """Of a policy and an event in one kernel.
+    """Probabilities of an event in one kernel.
 
-    `V`: the probability that the event occurs from each state at each step on, if it is not decided before. `value` of
-    the policy and `best` of all, at the start.
+    `V`: that it occurs under the policy, from each step and state, if it is not decided before; `value`: the same at
+    the start; `best`: the optimum at the start.
     """
 
     V: Float[np.ndarray, "H1 S"]
@@ -255,7 +252,7 @@ def event_values(
     return EventValues(V[:, lift.first], float(at_start(V[0])), float(at_start(best)))
 
 
-def answer(
+def plan_or_evaluate_event(
     run: Any,
     reward: Event | Property,
     policy: Any = None,
@@ -264,54 +261,56 @@ def answer(
     model: str = "likelihood",
     start: Any = None,
 ) -> Plan:
-    """`run.plan` where policy is None, else `run.evaluate`, of an event or a property."""
-    found = on_problem(reward, run.problem)
+    """`run.plan` if policy is None, else `run.evaluate`, for an event or a property."""
+    event = on_problem(reward, run.problem)
     if model != "likelihood":
         raise OptionError(
-            "events and properties are planned in the estimate of maximum likelihood; leave model= out"
+            "events and properties are planned in the maximum-likelihood estimate; leave model= out"
         )
     if policy is not None:
         _, S, A = run.problem.space.sizes
-        policy = policy_table(policy, found.steps, S, A)
-    if isinstance(found, Accumulated):
-        return _plan_accumulated(run, found, policy, delta, start)
-    there = run.restart_from(start, found.steps + 1, is_paid_after=True)
-    lift, confidence = found.lift(there.problem.space), there.confidence(delta)
-    checked = resolve(lift.space, found.reward(there.problem.space))
+        policy = policy_table(policy, event.steps, S, A)
+    if isinstance(event, Accumulated):
+        return _plan_accumulated(run, event, policy, delta, start)
+    restart = run.restart_from(start, event.steps + 1, is_paid_after=True)
+    lift, confidence = event.lift(restart.problem.space), restart.confidence(delta)
+    resolved = resolve(lift.space, event.reward(restart.problem.space))
     if policy is None:
-        policy, bounds = certify.planned(there.problem.model, confidence, checked.table, lift)
+        policy, bounds = certify.planned(restart.problem.model, confidence, resolved.table, lift)
     else:
         policy = np.concatenate([policy, policy[-1:]])
-        check_allowed(there.problem.space, policy)
-        bounds = certify.bounds(confidence.lifted(lift), checked.table, policy[:, lift.origin])
-    values = policy_values(lift.kernel(confidence.kernel), checked.table, policy[:, lift.origin])
+        check_allowed(restart.problem.space, policy)
+        bounds = certify.bounds(confidence.lifted(lift), resolved.table, policy[:, lift.origin])
+    values = policy_values(lift.kernel(confidence.kernel), resolved.table, policy[:, lift.origin])
     value = float(lift.space.at_start(values[0]))
-    actions = policy[: found.steps]
-    how: dict[str, Any] = {
-        "missing": MISSING,
-        "question": partial(of_event, there, found, actions),
+    actions = policy[: event.steps]
+    options: dict[str, Any] = {
+        "missing": TOO_FEW_FOR_EVENT,
+        "question": partial(of_event, restart, event, actions),
         "lift": lift,
     }
-    plan = make_plan(there, checked, confidence, policy, bounds, value=value, **how)
-    words = f"this policy and {found.name}, from {there.problem.start_name()}, within {found.steps} steps"
-    plan = replace(plan, policy=actions, certificate=replace(plan.certificate, holds_for=words))
-    return plan if found.is_max else _subtract_from(plan, 1.0)
+    plan = make_plan(restart, resolved, confidence, policy, bounds, value=value, **options)
+    holds_for = (
+        f"this policy and {event.name}, from {restart.problem.start_name()}, within {event.steps} steps"
+    )
+    plan = replace(plan, policy=actions, certificate=replace(plan.certificate, holds_for=holds_for))
+    return plan if event.is_max else _subtract_from(plan, 1.0)
 
 
-def _plan_accumulated(run: Any, found: Accumulated, policy: Any, delta: float, start: Any) -> Plan:
-    sign = 1.0 if found.is_max else -1.0
+def _plan_accumulated(run: Any, event: Accumulated, policy: Any, delta: float, start: Any) -> Plan:
+    sign = 1.0 if event.is_max else -1.0
     H = run.problem.horizon
-    is_whole = start is None and found.steps == H
-    there = run if is_whole else run.restart_from(start, found.steps)
+    is_same = start is None and event.steps == H
+    restart = run if is_same else run.restart_from(start, event.steps)
     if policy is None:
-        plan = there.plan(sign * found.paid, scale="rescale", delta=delta)
+        plan = restart.plan(sign * event.paid, scale="rescale", delta=delta)
     else:
-        plan = there.evaluate(sign * found.paid, policy, scale="rescale", delta=delta)
-    return plan if found.is_max else _subtract_from(plan, 0.0)
+        plan = restart.evaluate(sign * event.paid, policy, scale="rescale", delta=delta)
+    return plan if event.is_max else _subtract_from(plan, 0.0)
 
 
 def _subtract_from(plan: Plan, total: float) -> Plan:
     """A plan whose value is `total` minus the one that was maximised."""
-    values = total - plan.value, total - plan.value_high, total - plan.value_low
+    value, low, high = total - plan.value, total - plan.value_high, total - plan.value_low
     credible = replace(plan.credible, refusal=NO_POSTERIOR)
-    return replace(plan, value=values[0], value_low=values[1], value_high=values[2], _credible=credible)
+    return replace(plan, value=value, value_low=low, value_high=high, _credible=credible)

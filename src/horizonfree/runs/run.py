@@ -274,8 +274,8 @@ class Run(ReprMixin):
             observed.check_plain(discount, final, transition, misspecification, model)
             return observed.answer(self, reward, None, delta=delta, start=start, horizon=horizon)
         if reward_spec.is_property(reward):
-            reward_spec.check_plain(scale, horizon, misspecification, is_extended)
-            return reward_spec.answer(self, reward, delta=delta, model=model, start=start)
+            reward_spec.check_event_options(scale, horizon, misspecification, is_extended)
+            return reward_spec.plan_or_evaluate_event(self, reward, delta=delta, model=model, start=start)
         if is_extended:
             spec = RewardSpec(discount, final, transition)
             return plan_or_evaluate(self, reward, None, spec, **options, **where)
@@ -327,8 +327,8 @@ class Run(ReprMixin):
             observed.check_plain(discount, final, transition)
             return observed.answer(self, reward, policy, delta=delta, start=start, horizon=horizon)
         if reward_spec.is_property(reward):
-            reward_spec.check_plain(scale, horizon, 0.0, is_extended)
-            return reward_spec.answer(self, reward, policy, delta=delta, start=start)
+            reward_spec.check_event_options(scale, horizon, 0.0, is_extended)
+            return reward_spec.plan_or_evaluate_event(self, reward, policy, delta=delta, start=start)
         if is_extended:
             spec = RewardSpec(discount, final, transition)
             options = {"scale": scale, "delta": delta, "start": start, "horizon": horizon}

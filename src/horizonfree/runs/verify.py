@@ -14,7 +14,7 @@ from horizonfree.guarantees.certificate import Certificate
 from horizonfree.mdp.events import Event, Worth
 from horizonfree.mdp.rewards import Reward
 from horizonfree.runs.certificate_files import data_digest, model_digest, read, unpacked
-from horizonfree.runs.reward_spec import answer
+from horizonfree.runs.reward_spec import plan_or_evaluate_event
 
 if TYPE_CHECKING:
     from horizonfree.runs.run import Run
@@ -127,4 +127,6 @@ def _again(run: "Run", there: "Run", question: Mapping[str, Any], content: Mappi
     if not (np.isin(decided, (0, 1, 2)).all() and set(worth) <= {0.0, 1.0}):
         raise OptionError("the event of the question is none: outcomes are 0, 1 or 2, and worth 0 or 1")
     event = Event(decided, steps, worth, is_max, name)
-    return answer(run, event, policy, delta=delta, start=np.asarray(there.problem.start)).certificate
+    return plan_or_evaluate_event(
+        run, event, policy, delta=delta, start=np.asarray(there.problem.start)
+    ).certificate

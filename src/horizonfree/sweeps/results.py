@@ -9,6 +9,12 @@
 A line is appended in one piece and flushed to the disk. A line that an interruption cut short has no newline, and is
 removed when the sweep resumes; every other line has the SHA-256 of its other bytes (`seal`). Of several lines for a
 task the last one counts. Numbers are read back to the last bit; null is nan.
+
+Summaries of a sweep: medians over seeds with their intervals, and slopes.
+
+Intervals are 95 % bootstrap intervals over seeds: the percentiles of the medians of RESAMPLES draws with
+replacement. The slope is that of log(median) against log(episodes), by least squares, and its interval comes from
+the same draws: a curve that falls as K^-1/2 has slope -0.5.
 """
 
 import hashlib
@@ -246,13 +252,6 @@ def _to_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _to_json(x) for key, x in value.items()}
     return [_to_json(x) for x in value] if isinstance(value, list) else value
-
-
-# Summaries of a sweep: medians over seeds with their intervals, and slopes.
-#
-# Intervals are 95 % bootstrap intervals over seeds: the percentiles of the medians of RESAMPLES draws with
-# replacement. The slope is that of log(median) against log(episodes), by least squares, and its interval comes from
-# the same draws: a curve that falls as K^-1/2 has slope -0.5.
 
 
 RESAMPLES = 1000

@@ -30,6 +30,28 @@ in the model theta_k of the best episode, k = argmin Vhat_{k,1}, with an exact o
 
 scale="total" is for rewards whose total is at most 1, "per-step" for r_h in [0, 1] with totals up to H: the same
 statements with eps replaced by eps/H and gaps multiplied by H.
+
+The sums of the paper's proof, and the bounds of its lemmas.
+
+Paper: J. Zhang, W. Zhang, Gu 2023 (arXiv 2303.10165), appendix A. For both families (hat: targets Vhat, tilde:
+targets V) and orders m = 0..M-1, with [P f] and [Var f] under theta_star and the frozen matrices Sigma_dot_k of the
+episode:
+
+    I_h^k  whether every det Sigma_{k,h,m} is at most 16 det Sigma_dot_{k,m}
+    R_m  = sum_{k,h} I_h^k min{1, beta ||phi_m||}         A_m = sum I_h^k ([P V_{h+1}^{2^m}] - V_{h+1}^{2^m}(s'))
+    S_m  = sum I_h^k [Var V_{h+1}^{2^m}]                  G   = sum_k (1 - I_H^k)
+
+    R_m       <= min{KH, 4 d iota + 4 beta gamma^2 d iota
+                 + 2 beta sqrt(d iota) sqrt(S_m + 4 R_m + 2 R_{m+1} + K H alpha^2)}     m < M-1, else KH
+    hat S_m   <= |hat A_{m+1}| + G + 2^{m+1} (tilde R_0 + 4 hat R_0)                     m < M-1
+    tilde S_m <= |tilde A_{m+1}| + G + 2^{m+1} (K + 2 tilde R_0)                         m < M-1
+    |A_m|     <= min{sqrt(2 zeta S_m) + zeta, KH}
+    G         <= M d iota
+    sum_k Vhat_{k,1}(s_1) <= I_1 + I_2 + I_3 + I_4,   I_1 = tilde R_0,  I_2 <= 4 hat R_0,  I_3 = hat A_0,  I_4 <= G
+
+The bound on R_m drops a factor 4 between frozen and running norms; corrected it is 2 d iota + 8 beta gamma^2 d iota
++ 8 beta sqrt(d iota) sqrt(...) (docs/theory.md). The sums R, S, A bound one another: `bound_*` take those that were
+measured, so that each lemma is checked separately.
 """
 
 import math
@@ -40,28 +62,6 @@ from horizonfree.estimators import radius_hf as radius
 from horizonfree.estimators.radius_hf import Sizes
 from horizonfree.estimators.radius_hf import moment_orders as _moment_orders
 from horizonfree.theory.ranges import Scale, TableLine, check_ranges, python_numbers, scale_factor
-
-# The sums of the paper's proof, and the bounds of its lemmas.
-#
-# Paper: J. Zhang, W. Zhang, Gu 2023 (arXiv 2303.10165), appendix A. For both families (hat: targets Vhat, tilde:
-# targets V) and orders m = 0..M-1, with [P f] and [Var f] under theta_star and the frozen matrices Sigma_dot_k of the
-# episode:
-#
-#     I_h^k  whether every det Sigma_{k,h,m} is at most 16 det Sigma_dot_{k,m}
-#     R_m  = sum_{k,h} I_h^k min{1, beta ||phi_m||}         A_m = sum I_h^k ([P V_{h+1}^{2^m}] - V_{h+1}^{2^m}(s'))
-#     S_m  = sum I_h^k [Var V_{h+1}^{2^m}]                  G   = sum_k (1 - I_H^k)
-#
-#     R_m       <= min{KH, 4 d iota + 4 beta gamma^2 d iota
-#                  + 2 beta sqrt(d iota) sqrt(S_m + 4 R_m + 2 R_{m+1} + K H alpha^2)}     m < M-1, else KH
-#     hat S_m   <= |hat A_{m+1}| + G + 2^{m+1} (tilde R_0 + 4 hat R_0)                     m < M-1
-#     tilde S_m <= |tilde A_{m+1}| + G + 2^{m+1} (K + 2 tilde R_0)                         m < M-1
-#     |A_m|     <= min{sqrt(2 zeta S_m) + zeta, KH}
-#     G         <= M d iota
-#     sum_k Vhat_{k,1}(s_1) <= I_1 + I_2 + I_3 + I_4,   I_1 = tilde R_0,  I_2 <= 4 hat R_0,  I_3 = hat A_0,  I_4 <= G
-#
-# The bound on R_m drops a factor 4 between frozen and running norms; corrected it is 2 d iota + 8 beta gamma^2 d iota
-# + 8 beta sqrt(d iota) sqrt(...) (docs/theory.md). The sums R, S, A bound one another: `bound_*` take those that were
-# measured, so that each lemma is checked separately.
 
 
 class Symbols(NamedTuple):

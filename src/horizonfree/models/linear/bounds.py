@@ -24,6 +24,35 @@ V at once. [lo, up] holds V*: by P~ lo - w and P~ up + w, w = c (beta n + e), an
 
 The policy's own value is V^pi = Vh + J.g^pi + eta^pi, g^pi of V^pi, which no one fixed beforehand: with beta of all V.
 A pair of which nothing is known has psi = 0, Ea = 1; a state where the policy may take one has J = 0, E = 1, rho = 0.
+
+How far a row of the estimate can be from the truth, for one e-process.
+
+V0 is the Gram matrix of the episodes before the e-process, V1 and C1 are the sums since. With G the mean of phi
+phi' over all pairs, R = rho ratio V0 + lam G, fixed when the e-process starts, x = phi(s,a) in the span of V1, and
+L a level (below),
+
+    Mhat = V1^+ C1,      n(x) = ||V1^+ x||_{R+V1},      beta(L) = sqrt((log det(I + R^-1 V1) / 2 + L) / 2)
+    |x'(Mhat - mu) V| <= c beta(L) n(x)           for V with max V - min V <= c
+
+- of fixed functions V, at level L = log(number / delta), or of all V at once, at L = (S-1) log 2 + log(1/delta),
+as what is bounded is linear in V and does not see constants, so that only the 2^(S-1) vertices of the cube matter.
+
+P~ is x'Mhat without what is negative, made to sum to one, and e(s,a) what that changes; a pair outside of the span
+is `is_bad`: nothing is known of it. X(s,a) is a vector with |X| = n. So |(P~ - P) V| <= c (beta n + e).
+docs/linear.md has the proof, and that the coordinates in which V1 is inverted do not matter: they are those of
+`features.whitening`, in which G is I/(SA). So features in other units, each in its own, give the same bounds.
+
+Certificates compute all of this in NumPy. `learner.violation` traces `regress`, `fit` and `prior` with
+xp=jax.numpy.
+
+What exploration leaves behind of a linear MDP: sums over the transitions, and those at the start of each e-process.
+
+    gram = sum_t x_t x_t',      cross = sum_t x_t e_{s'_t}',      x_t = phi(s_t, a_t)
+
+over all steps of all episodes: one mu serves every step. No ridge is in them. An e-process that starts after m
+episodes keeps the sums of those m apart (`gram_at`, `cross_at`); until then it tracks the running sums.
+
+`Evidence` has fixed shapes: it can be carried by a scan and mapped over seeds (learner.py).
 """
 
 import math
@@ -39,36 +68,6 @@ from horizonfree.mdp.space import Space
 from horizonfree.models.base import Bounds, Evidence, Policy, length, probabilities
 from horizonfree.models.linear.variance import SecondMoments
 from horizonfree.planning.induction import largest_totals
-
-# How far a row of the estimate can be from the truth, for one e-process.
-#
-# V0 is the Gram matrix of the episodes before the e-process, V1 and C1 are the sums since. With G the mean of phi
-# phi' over all pairs, R = rho ratio V0 + lam G, fixed when the e-process starts, x = phi(s,a) in the span of V1, and
-# L a level (below),
-#
-#     Mhat = V1^+ C1,      n(x) = ||V1^+ x||_{R+V1},      beta(L) = sqrt((log det(I + R^-1 V1) / 2 + L) / 2)
-#     |x'(Mhat - mu) V| <= c beta(L) n(x)           for V with max V - min V <= c
-#
-# - of fixed functions V, at level L = log(number / delta), or of all V at once, at L = (S-1) log 2 + log(1/delta),
-# as what is bounded is linear in V and does not see constants, so that only the 2^(S-1) vertices of the cube matter.
-#
-# P~ is x'Mhat without what is negative, made to sum to one, and e(s,a) what that changes; a pair outside of the span
-# is `is_bad`: nothing is known of it. X(s,a) is a vector with |X| = n. So |(P~ - P) V| <= c (beta n + e).
-# docs/linear.md has the proof, and that the coordinates in which V1 is inverted do not matter: they are those of
-# `features.whitening`, in which G is I/(SA). So features in other units, each in its own, give the same bounds.
-#
-# Certificates compute all of this in NumPy. `learner.violation` traces `regress`, `fit` and `prior` with
-# xp=jax.numpy.
-#
-# What exploration leaves behind of a linear MDP: sums over the transitions, and those at the start of each e-process.
-#
-#     gram = sum_t x_t x_t',      cross = sum_t x_t e_{s'_t}',      x_t = phi(s_t, a_t)
-#
-# over all steps of all episodes: one mu serves every step. No ridge is in them. An e-process that starts after m
-# episodes keeps the sums of those m apart (`gram_at`, `cross_at`); until then it tracks the running sums.
-#
-# `Evidence` has fixed shapes: it can be carried by a scan and mapped over seeds (learner.py).
-
 
 RHO, LAM = 0.25, 1.0
 RIDGE = 0.1  # lam of the ridge estimate

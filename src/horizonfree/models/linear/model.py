@@ -6,6 +6,14 @@ dense. `white` gives phi orthonormal columns (features.whitening).
 
 Rewards may be `declared` before the first episode. Of those the bounds are sharper: their best values are fixed
 functions, where a reward that is chosen after the data may have any (confidence.py).
+
+Features of a linear MDP: what phi [S, A, d] and mu [d, S] must be, and the coordinates in which to judge them.
+
+    <phi(s,a), mu(s')> = P(s'|s,a)      needs      <phi(s,a), sum_s' mu(s')> = 1 for every pair
+
+so 1 must be a combination of the features. mu is unique, and nothing of it is unbounded, only if they are
+independent. In coordinates in which phi [SA, d] has orthonormal columns (`whitening`), ||mu V|| = ||P V|| <=
+sqrt(SA) for V in [0,1]^S: there tolerances mean the same for all features.
 """
 
 from dataclasses import replace
@@ -138,15 +146,6 @@ def linear_model(phi: Any, *, horizon: Any, start: Any, allowed: Any = None) -> 
     space = make_space(succ, np.ones((S, A, S), bool), True, horizon, start, acts)
     none = np.zeros((0, *space.sizes))
     return LinearModel(space, scaled, none, whitening(scaled), unit)
-
-
-# Features of a linear MDP: what phi [S, A, d] and mu [d, S] must be, and the coordinates in which to judge them.
-#
-#     <phi(s,a), mu(s')> = P(s'|s,a)      needs      <phi(s,a), sum_s' mu(s')> = 1 for every pair
-#
-# so 1 must be a combination of the features. mu is unique, and nothing of it is unbounded, only if they are
-# independent. In coordinates in which phi [SA, d] has orthonormal columns (`whitening`), ||mu V|| = ||P V|| <=
-# sqrt(SA) for V in [0,1]^S: there tolerances mean the same for all features.
 
 
 SUM_TOLERANCE = 1e-9  # to which features must be able to sum to one

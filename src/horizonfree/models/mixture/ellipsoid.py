@@ -28,6 +28,12 @@ needs. With x the relative change of each probability, two distances of the tran
 psi is infinite where theta may give zero (a_r = 1). Such rows are `left_out` of theta_hat's transitions where p_r is
 below a threshold: that costs their mass in the value of a policy (`leak`), and the KL gains the mass that theta may
 have there. eta is finite, and no row is left out.
+
+How large each transition probability of a mixture can be: the confidence set projected on every entry.
+
+A parameter of the confidence set has row r between p_r (1 - below_r) and p_r (1 + above_r). Rows
+that no direction of the data changes have a known probability; rows of states that no episode comes to, of which
+nothing is known, may have any.
 """
 
 from dataclasses import dataclass
@@ -124,13 +130,6 @@ def ellipsoid(valid: ValidSet, counts: Int[np.ndarray, " R"], fit: Fit, slack: f
         size = np.linalg.norm(white, axis=0) / p
         below, above = np.minimum(below, size), np.minimum(above, size)
     return Ellipsoid(fit.theta, fit.p, white.T, np.where(free, below, 0.0), np.where(free, above, 0.0), slack)
-
-
-# How large each transition probability of a mixture can be: the confidence set projected on every entry.
-#
-# A parameter of the confidence set has row r between p_r (1 - below_r) and p_r (1 + above_r) (ellipsoid.py). Rows
-# that no direction of the data changes have a known probability; rows of states that no episode comes to, of which
-# nothing is known, may have any.
 
 
 ROUNDING = 1e-12  # by which ends of intervals are moved outwards

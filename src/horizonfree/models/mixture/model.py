@@ -87,7 +87,7 @@ class MixtureModel(Model):
             "States share parameters, so a state that was never visited can be known well.",
             f"unknown directions, {self.num_unknown}",
             "No weight can be told from what happens in an episode alone; only the transition probabilities matter, "
-            "and their doubt is drawn above.",
+            "and their uncertainty is drawn above.",
         )
 
     def phi_V(self, V: Float[Leaf, "*batch S"]) -> Float[Array, "*batch S A d"]:

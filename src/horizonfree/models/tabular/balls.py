@@ -1,4 +1,23 @@
-"""The balls of all pairs, on short lists of the successors that their centres have: what all bounds are made of."""
+"""The balls of all pairs, on short lists of the successors that their centres have: what all bounds are made of.
+
+The largest mean of a function over a ball KL(p_hat || p) <= eps, from above and at any tolerance.
+
+For every lam that is at least as large as all values that p may reach,
+
+    p.v <= lam - exp( sum p_hat log(lam - v) - eps )          (Jensen)
+
+and the smallest right side is the maximum. It is convex in lam; where it is least, g(lam) = sum p_hat log(lam - v)
++ log sum p_hat/(lam - v) = eps, unless lam is at the top already. Newton on log g, as a function of log(lam - the
+largest v that p_hat reaches), takes a few steps. Each lam is a valid bound, and the least of them is the result.
+With vbar = p_hat.v and t = lam - vbar it is vbar - t expm1( sum p_hat log1p(-(v - vbar)/t) - eps ), which loses no
+digits.
+
+How large each transition probability of a table can be: the balls projected on every entry.
+
+If KL(c || p) <= eps, every entry has kl(c_i, p_i) <= eps, the divergence of coins (data processing), and a p that
+moves the other entries in proportion attains it. Successors outside the centre have at most the leak 1 - exp(-eps)
+of the mass.
+"""
 
 from dataclasses import dataclass
 
@@ -8,19 +27,6 @@ from jaxtyping import Bool, Float, Int
 from horizonfree.guarantees.divergence import curvature, psi_inverse
 from horizonfree.mdp.events import Lift
 from horizonfree.mdp.space import Space
-
-# The largest mean of a function over a ball KL(p_hat || p) <= eps, from above and at any tolerance.
-#
-# For every lam that is at least as large as all values that p may reach,
-#
-#     p.v <= lam - exp( sum p_hat log(lam - v) - eps )          (Jensen)
-#
-# and the smallest right side is the maximum. It is convex in lam; where it is least, g(lam) = sum p_hat log(lam - v)
-# + log sum p_hat/(lam - v) = eps, unless lam is at the top already. Newton on log g, as a function of log(lam - the
-# largest v that p_hat reaches), takes a few steps. Each lam is a valid bound, and the least of them is the result.
-# With vbar = p_hat.v and t = lam - vbar it is vbar - t expm1( sum p_hat log1p(-(v - vbar)/t) - eps ), which loses no
-# digits.
-
 
 NEWTON_STEPS = 5  # lams that are tried: exact to 12 digits by then
 MIN_SHARE_ABOVE = 1e-12  # lam stays so far above the top, as a share of the way there
@@ -141,13 +147,6 @@ class Balls:
             return np.asarray(np.where(self.is_open, top, centre))
         at_slot = v[:, None, None, :] if space.is_dense else v[:, space.succ]
         return np.asarray(np.where(space.support, at_slot, -np.inf).max(-1))
-
-
-# How large each transition probability of a table can be: the balls projected on every entry.
-#
-# If KL(c || p) <= eps, every entry has kl(c_i, p_i) <= eps, the divergence of coins (data processing), and a p that
-# moves the other entries in proportion attains it. Successors outside the centre have at most the leak 1 - exp(-eps)
-# of the mass (balls.py).
 
 
 BISECTIONS = 60

@@ -1,4 +1,23 @@
-"""The confidence set of a tabular MDP: a KL ball around the observed frequencies of every unknown pair."""
+"""The confidence set of a tabular MDP: a KL ball around the observed frequencies of every unknown pair.
+
+What plans lose for every reward at once, when the rows of all pairs lie in balls.
+
+Trajectories of the centre diverge from those of the truth by KL <= E sum_{h<H} eps (guarantees/divergence.py), and
+one may leave the comparison anywhere at the price of the probability to get there. A row whose centre is a point
+mass (`is_point`) can instead be compared by what it misses: mass 1 - exp(-eps), without a square root. For every
+eta > 0
+
+    c_h(s) = max_a min(1, cost(s,a) + sum p_hat c_{h+1}),           suboptimality <= eta + 2 c_1,
+    cost = eps/(4 eta), or min(eps/(4 eta), 1 - exp(-eps)) at point masses,
+
+where the minimum leaves exactly where that is cheaper; and suboptimality <= sqrt(1 - exp(-2 kappa)) without
+leaving. With cost = 0 at point masses, c of the other rows, and `leak`, the largest probability of any trajectory
+of the centre to meet another successor at one of them,
+
+    suboptimality <= leak + eta + 2 c_1.
+
+The last transition touches no reward. docs/tabular.md, section 4, has the proofs.
+"""
 
 import math
 from dataclasses import dataclass, replace
@@ -18,25 +37,6 @@ from horizonfree.models.tabular.bounds import Expansion, Values
 from horizonfree.models.tabular.evidence import ListedCounts, TabularEvidence, short_lists
 from horizonfree.models.tabular.joint import Joint, along_paths, joint, no_joint, own_leak
 from horizonfree.planning.induction import occupancy_measure
-
-# What plans lose for every reward at once, when the rows of all pairs lie in balls.
-#
-# Trajectories of the centre diverge from those of the truth by KL <= E sum_{h<H} eps (guarantees/divergence.py), and
-# one may leave the comparison anywhere at the price of the probability to get there. A row whose centre is a point
-# mass (`is_point`) can instead be compared by what it misses: mass 1 - exp(-eps), without a square root. For every
-# eta > 0
-#
-#     c_h(s) = max_a min(1, cost(s,a) + sum p_hat c_{h+1}),           suboptimality <= eta + 2 c_1,
-#     cost = eps/(4 eta), or min(eps/(4 eta), 1 - exp(-eps)) at point masses,
-#
-# where the minimum leaves exactly where that is cheaper; and suboptimality <= sqrt(1 - exp(-2 kappa)) without
-# leaving. With cost = 0 at point masses, c of the other rows, and `leak`, the largest probability of any trajectory
-# of the centre to meet another successor at one of them,
-#
-#     suboptimality <= leak + eta + 2 c_1.
-#
-# The last transition touches no reward. docs/tabular.md, section 4, has the proofs.
-
 
 ETAS = np.geomspace(2e-3, 0.6, 30)
 LARGE_NUMBER = 1e200  # in place of infinity, which zero probabilities would turn into no number

@@ -65,7 +65,7 @@ class TabularModel(Model):
             "Every pair of a state and an action is learnt by itself.",
             f"unknown pairs, {self.num_unknown}",
             f"A table of transition probabilities, {self.num_unknown} unknown pairs of a state and an action; their "
-            "doubt is drawn above.",
+            "uncertainty is drawn above.",
         )
 
     def kernel(self, parameter: Float[Leaf, "S A n"]) -> Kernel:

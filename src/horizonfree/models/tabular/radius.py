@@ -12,6 +12,15 @@ successors that were seen often enough ("kept"), for one window of kappas and a 
 
 In their names: A_i = -p phi_i'(p) and M_i <= p^2 phi_i''(p), nu the mean of a_i = A_i/p_hat_i, e_i = a_i - nu,
 x_i = p_i/p_hat_i - 1 <= b_i, W the slack at p_hat, T the bound on  theta nu (mass elsewhere) + sum M_i psi(x_i).
+
+Sums over counts in place of ratios of Gamma functions, which lose digits.
+
+    slope(z, N)  = sum_{j<N} j/(z + j)                  = N - z [digamma(z + N) - digamma(z)]
+    bend(z, N)   = sum_{j<N} 1 - (z/(z + j))^2          = N - z^2 [trigamma(z) - trigamma(z + N)]
+    stirling(y)  = log Gamma(y) - (y - 1/2) log y + y - log(2 pi)/2
+
+The first terms are summed; from y = z + HEAD on the asymptotic series are exact to rounding (Abramowitz and Stegun
+1964, 6.1.41, 6.3.18, 6.4.12), and what cancels in them is cancelled by hand.
 """
 
 import itertools
@@ -23,16 +32,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from horizonfree.guarantees.divergence import curvature, psi, psi_inverse
-
-# Sums over counts in place of ratios of Gamma functions, which lose digits.
-#
-#     slope(z, N)  = sum_{j<N} j/(z + j)                  = N - z [digamma(z + N) - digamma(z)]
-#     bend(z, N)   = sum_{j<N} 1 - (z/(z + j))^2          = N - z^2 [trigamma(z) - trigamma(z + N)]
-#     stirling(y)  = log Gamma(y) - (y - 1/2) log y + y - log(2 pi)/2
-#
-# The first terms are summed; from y = z + HEAD on the asymptotic series are exact to rounding (Abramowitz and Stegun
-# 1964, 6.1.41, 6.3.18, 6.4.12), and what cancels in them is cancelled by hand.
-
 
 HEAD_TERMS = 8  # terms that are summed one by one
 

@@ -4,6 +4,11 @@
   version is the j-th base kernel (d = 3); the true weights are those of the environment.
 - A list of environments on the same spaces is a mixture of their kernels (d = their number).
 - Any other environment is tabular with known support: one coordinate per possible transition.
+
+The table P of a Gymnasium environment: P[s][a] lists outcomes (probability, next state, reward, terminated).
+
+Next states may repeat: they add up. Rewards are dropped. A state that is always entered with terminated = True is
+absorbing; one that is entered with and without it gets an absorbing copy (problems/endings.py).
 """
 
 from collections.abc import Callable, Sequence
@@ -32,11 +37,6 @@ from horizonfree.problems.problem import Problem
 
 if TYPE_CHECKING:
     import gymnasium
-
-# The table P of a Gymnasium environment: P[s][a] lists outcomes (probability, next state, reward, terminated).
-#
-# Next states may repeat: they add up. Rewards are dropped. A state that is always entered with terminated = True is
-# absorbing; one that is entered with and without it gets an absorbing copy (problems/endings.py).
 
 
 class Table(NamedTuple):

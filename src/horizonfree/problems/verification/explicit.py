@@ -4,6 +4,13 @@ Choices of a state and branches of a choice lie one after the other: the choices
 `first_choice[s]` to `first_choice[s + 1]`, the branches of choice c those from `first_branch[c]` to
 `first_branch[c + 1]`. Probabilities are intervals [low, high]; where both ends are equal everywhere, it is an MDP,
 else an interval MDP.
+
+Bounded properties of MDPs and interval MDPs, by backward induction over choices.
+
+    V_0 = what is paid at the end,   V_{j+1}(s) = opt_c [ r(c) + extreme over p in the intervals of c of p.V_j ],
+
+where states in which a property is decided keep their value. The extreme over intervals [low, high] with sum p = 1
+gives every branch `low` and the rest of the mass to the best branches in order (or the worst).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -254,14 +261,6 @@ def check_path(path: Any) -> Any:
         return Path(path).expanduser()
     except TypeError:
         raise OptionError(f"path is {short_repr(path)}; it must be the path of a file") from None
-
-
-# Bounded properties of MDPs and interval MDPs, by backward induction over choices.
-#
-#     V_0 = what is paid at the end,   V_{j+1}(s) = opt_c [ r(c) + extreme over p in the intervals of c of p.V_j ],
-#
-# where states in which a property is decided keep their value. The extreme over intervals [low, high] with sum p = 1
-# gives every branch `low` and the rest of the mass to the best branches in order (or the worst).
 
 
 Back = Callable[[np.ndarray, int], np.ndarray]  # values of the next step, and the step, to values
