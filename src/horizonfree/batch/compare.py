@@ -282,7 +282,7 @@ def _in_processes(
         try:
             while running:
                 done, _ = wait(running, POLL_SECONDS, "FIRST_COMPLETED")
-                for label, episodes in _drained(queue):
+                for label, episodes in _drain(queue):
                     show(label, episodes)
                 for future in done:
                     label = running.pop(future)
@@ -293,7 +293,7 @@ def _in_processes(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _drained(queue: Any) -> Iterator[tuple[str, int]]:
+def _drain(queue: Any) -> Iterator[tuple[str, int]]:
     while True:
         try:
             yield queue.get_nowait()
@@ -339,14 +339,14 @@ def parse_entries(explorers: Any) -> dict[str, Entry]:
             require(isinstance(x, (str, Explorer)), "an entry of explorers", x, "a name or an explorer")
         tables = {}
         for x in explorers:
-            tables[_unused(x if isinstance(x, str) else describe(x)[0], tables)] = (
+            tables[_unused_name(x if isinstance(x, str) else describe(x)[0], tables)] = (
                 {} if isinstance(x, str) else x
             )
     require(tables, "explorers", explorers, "a list of at least one; there is nothing to compare")
     return {str(name): _entry(name, table) for name, table in tables.items()}
 
 
-def _unused(name: str, tables: Mapping[str, Any]) -> str:
+def _unused_name(name: str, tables: Mapping[str, Any]) -> str:
     """The name, or with the first number that makes it another label."""
     i, label = 1, name
     while label in tables:

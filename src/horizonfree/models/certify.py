@@ -49,7 +49,7 @@ def uniform(model: Model, evidence: Evidence, confidence: Confidence, method: st
     """
     check_choice(method, "method", model.methods)
     if confidence.is_refuted:
-        rejected = _rejected(model, confidence)
+        rejected = _rejected_certificate(model, confidence)
         more = (
             "" if confidence.condition() else diagnostics_of(model).remedy(evidence, float(confidence.delta))
         )
@@ -88,7 +88,7 @@ def uniform_eps(confidence: Confidence) -> float:
 def bounds(confidence: Confidence, reward: np.ndarray, policy: np.ndarray) -> Bounds:
     """What a policy, actions [H, S] or probabilities [H, S, A], can lose for one reward."""
     confidence.check_reward(reward)
-    return confidence.bounds(*_typed(reward, policy))
+    return confidence.bounds(*_with_dtypes(reward, policy))
 
 
 def for_reward(
@@ -110,7 +110,7 @@ def certified(
     so; by default `Confidence.missing`.
     """
     if confidence.is_refuted or bounds.is_refuted:
-        return replace(bounds, low=0.0, high=1.0), _rejected(model, confidence)
+        return replace(bounds, low=0.0, high=1.0), _rejected_certificate(model, confidence)
     rounding = model.rounding()
     gaps, method, eps = smallest_gap(bounds, rounding)
     low, high = np.fmax(bounds.low - rounding, 0.0), np.fmin(bounds.high + rounding, 1.0)
@@ -169,10 +169,10 @@ def for_family(
     """
     result, rounding = [], model.rounding()
     if confidence.is_refuted:
-        return _rejected(model, confidence)
+        return _rejected_certificate(model, confidence)
     for bounded in _plans_bounds(model, confidence, rewards):
         if bounded.is_refuted:
-            return _rejected(model, confidence)
+            return _rejected_certificate(model, confidence)
         result.append(smallest_gap(bounded, rounding)[1:])
         if show is not None:
             show(len(result))
@@ -214,7 +214,7 @@ def difference(
     if confidence.is_refuted:
         return -1.0, 1.0
     rounding = model.rounding()
-    (table, a), (_, b) = (_typed(reward, policy) for policy in policies)
+    (table, a), (_, b) = (_with_dtypes(reward, policy) for policy in policies)
     if a.shape == b.shape and _is_same(confidence, a, b):
         return -rounding, rounding
     confidence.check_reward(reward)
@@ -230,7 +230,7 @@ def _is_same(confidence: Confidence, a: np.ndarray, b: np.ndarray) -> bool:
     return bool((same if confidence.leads_anywhere else same[occupied_states(confidence.space)]).all())
 
 
-def _typed(reward: np.ndarray, policy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _with_dtypes(reward: np.ndarray, policy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A reward and a policy as bounds take them."""
     kind = np.int32 if np.ndim(policy) == 2 else np.float64
     return np.asarray(reward, np.float64), np.asarray(policy, kind)
@@ -296,7 +296,7 @@ def _certificate(
     )
 
 
-def _rejected(model: Model, confidence: Confidence) -> Certificate:
+def _rejected_certificate(model: Model, confidence: Confidence) -> Certificate:
     """The certificate of a refuted class."""
     words = f"model rejected: {confidence.refutation()}"
     return Certificate(

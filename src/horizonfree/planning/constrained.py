@@ -74,7 +74,7 @@ class OccupancyProgram:
 
         kernel, initial, costs, allowed = self.kernel, self.initial, self.costs, self.allowed
         H, S, A = costs.shape[1:]
-        reached = _reached(kernel, initial, H, allowed)
+        reached = _reached_states(kernel, initial, H, allowed)
         self.at = np.nonzero(reached[:, :, None] & allowed)
         h, s, a = self.at
         succ, prob = np.asarray(kernel.succ)[s, a], np.asarray(kernel.prob)[s, a]
@@ -211,7 +211,7 @@ def _solve(c: Float[np.ndarray, " n"], **constraints: Any) -> Any:
     return None
 
 
-def _reached(
+def _reached_states(
     kernel: Kernel, initial: Float[np.ndarray, " S"], H: int, allowed: Bool[np.ndarray, "S A"]
 ) -> Bool[np.ndarray, "H S"]:
     """Which states the kernel can come to at each step."""

@@ -66,7 +66,7 @@ def solve(
         blocks = [min(i, len(reward) - LANES) for i in range(0, len(reward), LANES)]
 
         def block(first: int) -> bool:
-            values, q = _aligned(2 * S * LANES), _aligned(TILE * A * LANES)
+            values, q = _aligned_empty(2 * S * LANES), _aligned_empty(TILE * A * LANES)
             here = problem(slice(first, first + LANES))
             return not functions.horizonfree_plan_block(here, horizon, values.ctypes.data, q.ctypes.data)
 
@@ -107,7 +107,7 @@ def _in_threads(function: Any, arguments: list[Any], workers: int) -> list[Any]:
         return list(pool.map(function, arguments))
 
 
-def _aligned(size: int) -> np.ndarray:
+def _aligned_empty(size: int) -> np.ndarray:
     """Numbers that begin with a cache line: vectors that lie in two take twice as long to load."""
     buffer = np.empty(size + 8)
     return buffer[(-buffer.ctypes.data // 8) % 8 :][:size]

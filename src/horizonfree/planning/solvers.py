@@ -42,7 +42,7 @@ def optimal(kernel: Kernel, reward: Any, *, only_first: bool = False) -> Solutio
     """
     check_instance(kernel, Kernel, "the kernel", ", such as problem.kernel()")
     reward = _check_reward(kernel, reward)
-    return _solved(kernel, reward, all_values=not only_first, all_actions=not only_first)
+    return _solve(kernel, reward, all_values=not only_first, all_actions=not only_first)
 
 
 def optimal_values(kernel: Kernel, rewards: Any, start: Any, *, policies: bool = False) -> Best:
@@ -56,8 +56,8 @@ def optimal_values(kernel: Kernel, rewards: Any, start: Any, *, policies: bool =
     initial = start_distribution(start, kernel.num_states)
     value, policy = [], []
     for block in _blocks(rewards):
-        checked = _check_reward(kernel, _stacked(block))
-        result = _solved(kernel, checked, all_values=False, all_actions=policies)
+        checked = _check_reward(kernel, _stack_rewards(block))
+        result = _solve(kernel, checked, all_values=False, all_actions=policies)
         value.append(result.V[:, 0] @ initial)
         if policies:
             policy.append(result.policy)
@@ -95,7 +95,7 @@ def visits(kernel: Kernel, policy: Any, start: Any) -> Float[np.ndarray, "*R H S
     return np.stack([occupancy_measure(kernel, pi, initial) for pi in policy])
 
 
-def _solved(kernel: Kernel, reward: np.ndarray, *, all_values: bool, all_actions: bool) -> Solution:
+def _solve(kernel: Kernel, reward: np.ndarray, *, all_values: bool, all_actions: bool) -> Solution:
     horizon = reward.shape[-3]
     if reward.strides[-3] == 0:
         reward = reward[..., :1, :, :]
@@ -158,7 +158,7 @@ def _blocks(rewards: Any) -> Iterator[list[np.ndarray]]:
     require(first, "rewards", [], "at least one reward", ShapeError)
 
 
-def _stacked(block: list[np.ndarray]) -> Float[np.ndarray, "R H S A"]:
+def _stack_rewards(block: list[np.ndarray]) -> Float[np.ndarray, "R H S A"]:
     """One batch; a view of one step where each of them is."""
     if all(x.strides[0] == 0 for x in block):
         first = np.stack([x[:1] for x in block])

@@ -101,14 +101,16 @@ def from_simulators(
     names, sources = _names_and_simulators(simulators)
     rngs = np.random.default_rng(check_seed(seed)).spawn(len(sources))
     sampler = _Sampler(num_states, num_actions, check_count(samples, "samples"), horizon, encode, place)
-    outcomes = _stacked([sampler.counts(x, label, rng) for x, label, rng in zip(sources, names, rngs)], names)
+    outcomes = _stack_counts(
+        [sampler.counts(x, label, rng) for x, label, rng in zip(sources, names, rngs)], names
+    )
     if start is None:
         start = start_of_envs(sources, encode) if is_env(sources[0]) else 0
     S, A = outcomes.shape[1:3]
     start = start_of(with_names(layout, states), start, S)
     initial = start_distribution(start, S)
-    allowed = _allowed(successors, outcomes)
-    ended = _ended(outcomes, initial > 0)
+    allowed = _allowed_successors(successors, outcomes)
+    ended = _ended_states(outcomes, initial > 0)
     counts, may_follow = _with_copies(outcomes, ended), with_copies(allowed, ended)
     is_final = np.append(ended == np.arange(S), np.ones(num_copies(ended), bool))
     kernels, shift = _estimates(counts, is_final, smoothing, may_follow)
@@ -193,7 +195,7 @@ def _names_and_simulators(simulators: Any) -> tuple[list[str], list[Any]]:
     return names, values
 
 
-def _stacked(counts: list[Int[np.ndarray, "S A S2"]], names: list[str]) -> Int[np.ndarray, "d S A S2"]:
+def _stack_counts(counts: list[Int[np.ndarray, "S A S2"]], names: list[str]) -> Int[np.ndarray, "d S A S2"]:
     first = counts[0].shape[:2]
     for table, name in zip(counts, names):
         if table.shape[:2] != first:
@@ -203,7 +205,7 @@ def _stacked(counts: list[Int[np.ndarray, "S A S2"]], names: list[str]) -> Int[n
     return np.stack(counts)
 
 
-def _allowed(successors: Any, outcomes: Int[np.ndarray, "d S A S2"]) -> Bool[np.ndarray, "S A S"]:
+def _allowed_successors(successors: Any, outcomes: Int[np.ndarray, "d S A S2"]) -> Bool[np.ndarray, "S A S"]:
     """Which states may follow, with or without ending: all, or those that are declared."""
     S, A = outcomes.shape[1:3]
     if successors is None:
@@ -223,7 +225,9 @@ def _allowed(successors: Any, outcomes: Int[np.ndarray, "d S A S2"]) -> Bool[np.
     return allowed
 
 
-def _ended(outcomes: Int[np.ndarray, "d S A S2"], starts: Bool[np.ndarray, " S"]) -> Int[np.ndarray, " S"]:
+def _ended_states(
+    outcomes: Int[np.ndarray, "d S A S2"], starts: Bool[np.ndarray, " S"]
+) -> Int[np.ndarray, " S"]:
     """In which state an episode is that has ended in s, for all simulators alike.
 
     Episodes may be asked for from another start later, so they act in every state that no transition ends in.

@@ -38,13 +38,13 @@ def explicit_model(
     confidence.check_not_refuted()
     if what == "estimate":
         low = np.asarray(confidence.kernel.prob)
-        result = _written(run, np.asarray(confidence.kernel.succ), low, low)
+        result = _interval_model(run, np.asarray(confidence.kernel.succ), low, low)
         description = (
             f"The estimate of {run.episodes} episodes by horizonfree, with no statement of its error."
         )
-        return _described(result, description)
+        return _with_description(result, description)
     low, high = confidence.entry_intervals()
-    result = _written(run, np.asarray(space.succ), low, high)
+    result = _interval_model(run, np.asarray(space.succ), low, high)
     words = [
         f"The confidence set of {run.episodes} episodes by horizonfree ({confidence_of(delta)}, any stopping time), "
         "projected on every transition probability. It contains every kernel of the set, and more.",
@@ -52,15 +52,15 @@ def explicit_model(
         *_widths(run, result, delta),
     ]
     if floor:
-        result = _floored(result, float(floor))
+        result = _with_floor(result, float(floor))
         words.append(
             f"Lower ends of 0 were raised to {floor:g}: the file takes for granted that every transition written is "
             "possible, which the data do not prove."
         )
-    return _described(result, "\n".join(words))
+    return _with_description(result, "\n".join(words))
 
 
-def _written(run: Any, succ: np.ndarray, low: np.ndarray, high: np.ndarray) -> ExplicitModel:
+def _interval_model(run: Any, succ: np.ndarray, low: np.ndarray, high: np.ndarray) -> ExplicitModel:
     """The entries that can be positive, choice by choice."""
     problem = run.problem
     starts = problem.space.starts()
@@ -134,10 +134,10 @@ def _widths(run: Any, model: ExplicitModel, delta: float) -> list[str]:
     ]
 
 
-def _floored(model: ExplicitModel, floor: float) -> ExplicitModel:
+def _with_floor(model: ExplicitModel, floor: float) -> ExplicitModel:
     low = np.maximum(model.low, np.minimum(floor, model.high))
     return check_model(replace(model, low=low), "the run with this floor")
 
 
-def _described(model: ExplicitModel, words: str) -> ExplicitModel:
+def _with_description(model: ExplicitModel, words: str) -> ExplicitModel:
     return replace(model, description=words)

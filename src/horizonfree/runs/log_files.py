@@ -198,8 +198,8 @@ def _arrange(rows: Rows, state: Int[np.ndarray, " n"], action: Int[np.ndarray, "
     order = _order(rows)
     episode = _ranks(rows.episode.code[order])
     step = rows.step[order]
-    s, a = _numbered(state, rows.state.code[order]), _numbered(action, rows.action.code[order])
-    after = np.full(len(order), -1) if rows.next_state is None else _numbered(state, rows.next_state[order])
+    s, a = _decode(state, rows.state.code[order]), _decode(action, rows.action.code[order])
+    after = np.full(len(order), -1) if rows.next_state is None else _decode(state, rows.next_state[order])
     is_last = np.append(np.diff(episode) != 0, True)
     follows = np.append((np.diff(step) == 1), False) & ~is_last
     _check_consistent(rows, order, follows, is_last, step, s, after)
@@ -242,7 +242,7 @@ def _arrange(rows: Rows, state: Int[np.ndarray, " n"], action: Int[np.ndarray, "
     at_end = is_complete & is_last
     is_ended = np.zeros(K, bool)
     is_ended[episode[at_end]] = ended[at_end] & is_seen[episode[at_end], place[at_end]]
-    episodes = Episodes(_filled(S[counted, : is_seen.shape[1] + 1]), A[counted], is_seen[counted])
+    episodes = Episodes(_fill_states(S[counted, : is_seen.shape[1] + 1]), A[counted], is_seen[counted])
     total = int((~is_final).sum()) + gaps
     behind = int(is_complete.sum()) - int(is_seen.sum())
     notes = list(rows.notes)
@@ -289,11 +289,11 @@ def _ranks(code: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
     return np.cumsum(np.append(0, np.diff(code) != 0))
 
 
-def _numbered(number: Int[np.ndarray, " n"], code: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
+def _decode(number: Int[np.ndarray, " n"], code: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
     return np.asarray(np.append(number, -1)[code])
 
 
-def _filled(S: Int[np.ndarray, "K H1"]) -> Int[np.ndarray, "K H1"]:
+def _fill_states(S: Int[np.ndarray, "K H1"]) -> Int[np.ndarray, "K H1"]:
     """Unknown states replaced by the last known one before, or the first one after."""
     for _ in range(2):
         index = np.maximum.accumulate(np.where(S >= 0, np.arange(S.shape[1]), 0), axis=1)

@@ -144,10 +144,10 @@ def _rewards(
 def _single(table: Source, found: Mapping[str, list[str]], role: str) -> Labels:
     """Labels of the columns of a role, each row's entries joined."""
     parts = [log_table.labels_of(table.column(name), name, table.categories(name)) for name in found[role]]
-    return _joined(parts, found[role])
+    return _join_labels(parts, found[role])
 
 
-def _joined(parts: Sequence[Labels], names: Sequence[str], is_binned: Sequence[bool] = ()) -> Labels:
+def _join_labels(parts: Sequence[Labels], names: Sequence[str], is_binned: Sequence[bool] = ()) -> Labels:
     """Rows by the labels of several columns: "high, status 3"; those that occur."""
     if len(parts) == 1:
         return parts[0]
@@ -250,7 +250,7 @@ class Bins:
                 "leave next_state out: it is then taken from the next step"
             )
         parts = [self._part(table, name, own) for name, own in zip(names, like)]
-        return _joined(parts, like)
+        return _join_labels(parts, like)
 
     def _part(self, table: Source, name: str, own: str) -> Labels:
         array = table.column(name)

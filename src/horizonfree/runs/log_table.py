@@ -218,14 +218,14 @@ def labels_of(array: np.ndarray, name: str, categories: list[Any] | None = None)
     distinct, which = np.unique(
         np.char.strip(present) if present.dtype.kind == "U" else present, return_inverse=True
     )
-    labels = _numbered(distinct.tolist())
+    labels = _as_numbers(distinct.tolist())
     if labels and isinstance(labels[0], int):
         order = np.argsort(labels, kind="stable")  # numbers that are written as text
         labels, which = [labels[i] for i in order], np.argsort(order)[which]
     code[~is_missing] = which
     if categories is None:
         return Labels(code, labels)
-    declared = _numbered([_text(x) for x in categories])
+    declared = _as_numbers([_text(x) for x in categories])
     return Labels(Labels(code, labels).recoded(declared), declared, is_complete=True)
 
 
@@ -236,7 +236,7 @@ def _text(x: Any) -> str:
     return str(x).strip()
 
 
-def _numbered(labels: list[Any]) -> list[Any]:
+def _as_numbers(labels: list[Any]) -> list[Any]:
     """Labels as whole numbers if each is one, written as Python writes it; else as text."""
     try:
         numbers = [int(x) for x in labels]

@@ -215,7 +215,7 @@ def _rows(space: Space, episodes: Any) -> Episodes:
     if not isinstance(episodes, (tuple, list)) or len(episodes) != 2:
         raise ShapeError("episodes must be a pair of arrays, states [K, H+1] and actions [K, H]")
     H = space.horizon
-    (s, visited), (a, taken) = (_filled(x, name) for x, name in zip(episodes, ("states", "actions")))
+    (s, visited), (a, taken) = (_pad_rows(x, name) for x, name in zip(episodes, ("states", "actions")))
     if (
         s.ndim != 2
         or a.ndim != 2
@@ -237,7 +237,7 @@ def _rows(space: Space, episodes: Any) -> Episodes:
     return Episodes(np.pad(s, padding, "edge"), np.pad(a, padding), np.arange(H) < taken[:, None])
 
 
-def _filled(x: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+def _pad_rows(x: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Rows of whole numbers, padded with zeros to one length, and their lengths."""
     if not isinstance(x, (tuple, list)) or len({np.size(row) for row in x}) <= 1:
         table = check_integers(x, name)

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
     from horizonfree.problems.gymnasium.live import Rollout
 
-EXACT_CLASS = "a posterior assumes that the model class is correct; leave misspecification= out for a plan with likely values"
+EXACT_CLASS = (
+    "a posterior assumes that the model class is correct; leave misspecification= out for likely values"
+)
 MAX_WEIGHTS = 8  # shown in a repr
 UNDECIDED = "undecided"  # status of a plan within constraints
 

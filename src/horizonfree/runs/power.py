@@ -205,7 +205,7 @@ def _grown(run: Run, truth: Any, gather: Any, ladder: Int[np.ndarray, " n"], *, 
         later = replace(run, problem=problem, is_simulated=True, folder=None, seed=seed)
         for more in steps:
             later = later.resume(episodes=int(more), progress=False)
-            yield _asked(run, later.evidence)
+            yield _with_evidence(run, later.evidence)
         return
     if isinstance(gather, str):
         if run.problem.model.is_shared:
@@ -221,7 +221,7 @@ def _grown(run: Run, truth: Any, gather: Any, ladder: Int[np.ndarray, " n"], *, 
             else:
                 explored = explored.resume(episodes=int(more), progress=False)
             new, old = explored.evidence, run.evidence
-            yield _asked(
+            yield _with_evidence(
                 run, replace(old, counts=old.counts + new.counts, episodes=old.episodes + new.episodes)
             )
         return
@@ -232,9 +232,9 @@ def _grown(run: Run, truth: Any, gather: Any, ladder: Int[np.ndarray, " n"], *, 
     for k, more in enumerate(steps):
         seen = simulate(problem, policy, episodes=int(more), seed=(seed + 1) * 1000 + k)
         evidence = evidence_after(problem, evidence, seen)
-        yield _asked(run, evidence)
+        yield _with_evidence(run, evidence)
 
 
-def _asked(run: Run, evidence: Any) -> Run:
+def _with_evidence(run: Run, evidence: Any) -> Run:
     """The run with other evidence, to be asked for certificates."""
     return replace(run, evidence=evidence, state=None, records={}, folder=None, log=None)

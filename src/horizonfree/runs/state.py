@@ -47,11 +47,11 @@ def progress_of(run: Any) -> "Progress":
 
     state = run.state
     if isinstance(state, StoredState):
-        state = None if run.explorer is None else _restored(run, state)
+        state = None if run.explorer is None else _restore(run, state)
     return Progress(run.evidence.episodes, state, run.evidence)
 
 
-def _restored(run: Any, stored: StoredState) -> Any:
+def _restore(run: Any, stored: StoredState) -> Any:
     """A stored state in the structure of the explorer's first state."""
     import equinox as eqx
     import jax

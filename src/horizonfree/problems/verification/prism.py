@@ -270,7 +270,7 @@ def _build(path: Path, unknown: list[str], constants: dict[str, Any]) -> Built:
     with needs_extra("storm", "PRISM and JANI models"):
         import stormpy
     text, given = _without_values(path, unknown)
-    model = _parsed(stormpy, path, text)
+    model = _parse_model(stormpy, path, text)
     known = {c.name: c for c in model.constants}
     for name in (*unknown, *constants):
         if name not in known:
@@ -304,7 +304,7 @@ def _build(path: Path, unknown: list[str], constants: dict[str, Any]) -> Built:
     return _to_lists(sparse, path, truth)
 
 
-def _parsed(stormpy: Any, path: Path, text: str) -> Any:
+def _parse_model(stormpy: Any, path: Path, text: str) -> Any:
     """The symbolic model; Storm reads files only."""
     parse = stormpy.parse_jani_model if path.suffix.lower() == ".jani" else stormpy.parse_prism_program
     with tempfile.TemporaryDirectory() as folder:

@@ -302,7 +302,7 @@ def write_umb(model: ExplicitModel, path: Any) -> None:
     """An MDP or an interval MDP as an uncompressed UMB file."""
     files = {
         "state-to-choices.bin": model.first_choice.astype("<u8"),
-        "state-is-initial.bin": _packed(model.initial),
+        "state-is-initial.bin": _pack_bits(model.initial),
         "choice-to-branches.bin": model.first_branch.astype("<u8"),
         "branch-to-target.bin": model.target.astype("<u8"),
         "branch-to-probability.bin": (
@@ -330,7 +330,7 @@ def write_umb(model: ExplicitModel, path: Any) -> None:
     aps, rewards = {}, {}
     for i, (name, mask) in enumerate(model.labels.items()):
         aps[f"label-{i}"] = {"alias": name, "applies-to": ["states"], "type": {"type": "bool", "size": 1}}
-        files[f"annotations/aps/label-{i}/states/values.bin"] = _packed(mask)
+        files[f"annotations/aps/label-{i}/states/values.bin"] = _pack_bits(mask)
     for i, name in enumerate(model.reward_names):
         parts = {"states": model.state_rewards, "choices": model.choice_rewards}
         entities = [entity for entity, paid in parts.items() if name in paid]
@@ -354,7 +354,7 @@ def write_umb(model: ExplicitModel, path: Any) -> None:
     _archive(check_path(path), {"index.json": json.dumps(content, indent=1).encode(), **files})
 
 
-def _packed(mask: np.ndarray) -> np.ndarray:
+def _pack_bits(mask: np.ndarray) -> np.ndarray:
     """Bools as bits, in words of 64."""
     bits = np.zeros(-(-len(mask) // 64) * 64, bool)
     bits[: len(mask)] = mask

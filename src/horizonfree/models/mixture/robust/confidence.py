@@ -177,7 +177,7 @@ def robust_confidence(
         if anywhere and not np.asarray(space.reachable).all():
             among = everywhere(space)
             rows = rebuilt(among)
-            record = _fitted(record, len(rows.rows))
+            record = _resize_record(record, len(rows.rows))
         return among, shared_data(rows, evidence, record, delta)
 
     @np.errstate(all="ignore")  # infinite divergences and slacks
@@ -217,7 +217,7 @@ def _confidence(
     step, divergence = compare_within(space, valid, result.ball, zeta)
     floor = asymptotic_gap(space, valid, zeta, theta, anywhere=anywhere)
     steered = by_pinsker(space, declared)
-    floor, eps = min(floor, steered), lost + min(_coupled(space, zeta), steered)
+    floor, eps = min(floor, steered), lost + min(_coupling_bound(space, zeta), steered)
     if not anywhere:
         eps = float(np.fmin(eps, divergence.eps))
     is_impossible = bool(evidence.impossible > 0) and not anywhere
@@ -268,7 +268,7 @@ def asymptotic_gap(
     anywhere: bool,
 ) -> float:
     """The gap for every reward if theta were known: no number of episodes gives a smaller one."""
-    coupled = _coupled(space, zeta)
+    coupled = _coupling_bound(space, zeta)
     if anywhere:
         return coupled
     o = np.zeros(len(valid.rows))
@@ -283,7 +283,7 @@ def by_pinsker(space: Space, declared: Misspecification) -> float:
     return math.sqrt(2 * (space.horizon - 1) * declared.divergence()) if space.horizon > 1 else 0.0
 
 
-def _coupled(space: Space, zeta: Float[np.ndarray, "S A"]) -> float:
+def _coupling_bound(space: Space, zeta: Float[np.ndarray, "S A"]) -> float:
     """`asymptotic_gap` where laws may lead anywhere: two maximally coupled episodes."""
     return 2.0 if zeta.max() >= 1 else -2 * math.expm1((space.horizon - 1) * math.log1p(-zeta.max()))
 
@@ -299,7 +299,7 @@ def _record(evidence: MixtureEvidence) -> Record:
     return record
 
 
-def _fitted(record: Record, R: int) -> Record:
+def _resize_record(record: Record, R: int) -> Record:
     """The record for a valid set with other virtual rows, which nobody sees."""
     rows = np.asarray(record.rows)
     wider = np.pad(rows, ((0, 0), (0, max(0, R - rows.shape[1]))))[:, :R]
