@@ -5,9 +5,8 @@ names: a first column of states, and a first line of actions. They may then be i
 there. Or it has a row for each state and action, with columns state, action and a number (and step, if it depends on
 it). Nothing is unpickled.
 
-Policies in files: a tidy .csv with a row for each step and state, or arrays in .npy and .json files.
-
-The columns of a tidy file are `step` (counted from 1; without it the policy is the same at every step), `state`,
+Policies are in a tidy .csv with a row for each step and state, or arrays in .npy and .json files. The columns of a tidy
+file are `step` (counted from 1; without it the policy is the same at every step), `state`,
 `action` and, for a policy that draws its actions, `probability`. States and actions are names or numbers.
 """
 

@@ -6,9 +6,8 @@
 While ||theta - theta_star||_Sigma <= beta, and no total of r exceeds cap, V_h is at least the optimal value under
 theta_star, in every state: phi_V' theta + beta ||phi_V|| >= P_star V, and P_star is monotone.
 
-The exploration reward of UCRL-RFE: the largest prediction error over value functions at a pair (s,a).
-
-Paper: W. Zhang, D. Zhou, Q. Gu 2021 (NeurIPS), arXiv 2110.06394, eq. (4.2). Steps count from 1 there.
+`exploration_reward` is that of UCRL-RFE: the largest prediction error over value functions at a pair (s,a) (W. Zhang,
+D. Zhou, Q. Gu 2021, NeurIPS, arXiv 2110.06394, eq. 4.2; steps count from 1 there).
 """
 
 import jax

@@ -13,28 +13,25 @@ In terms of the relative change x of each probability, with psi(x) = x - log(1 +
 
 k decreases, from infinity at -1 through 1/2 at 0, so psi(x) >= k(b) x^2 for x <= b.
 
-What a plan can lose, charged only from the first state in which it makes a choice.
-
-The plan of backward induction is optimal under the estimate from every state and step. Where it differs from the
-best policy in an action that does the same as the best one, it loses nothing there; where the actions differ, Lemma
-5 is applied from there on. For h = H-1..1, with G_H = 0,
+`largest_loss` charges a plan only from the first state in which it makes a choice. The plan of backward induction is
+optimal under the estimate from every state and step. Where its action does the same as the best policy's, it loses
+nothing; where the actions differ, Lemma 5 is applied from there on. For h = H-1..1, with G_H = 0,
 
     G_h(s) = min( eps(all policies from (h,s) on),  max( pair_h(s), agree_h(s) ) )
     pair_h(s)  = the largest eps over two actions that do not do the same, each followed by any policy
     agree_h(s) = max_a of an upper bound on [P_theta G_{h+1}](s,a)
 
 and the plan loses at most G_1(s_1), for every reward (docs/certificates.md, Theorem 8). eps is Lemma 5 by KL, or
-the angle of Theorem 6H by Hellinger's affinity, whichever is smaller: with D = 1 - affinity and alpha = arccos(1 -
-D),
+the angle of Theorem 6H by Hellinger's affinity, whichever is smaller: with D = 1 - affinity and
+alpha = arccos(1 - D),
 
     D_h(s,a) = h2(s,a) + bound on sum_s' sqrt(p p_theta) D_{h+1},      eps = sin(alpha + alpha').
 
-Two actions do the same if they have the same probabilities whatever the parameter; `choices` marks one of each
-kind.
+Two actions do the same if they have the same probabilities whatever the parameter; `choices` marks one of each kind.
 
 G_1(s_1) >= min(eps, pair_1(s_1)), which grows with D and needs no G: a pass that leaves out what D has for the
-bound, and all else that is wanted of the states in between, is a bound from below (`least_loss`). Of several
-ellipsoids the one with the least loss is found without computing those that cannot be it.
+bound, and all values in between, is a lower bound (`least_loss`). With it, the best of several ellipsoids is found
+without computing those that cannot be it.
 """
 
 import math

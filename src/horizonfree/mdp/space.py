@@ -6,12 +6,10 @@ succ[s, a] = 0..S-1.
 
 The first state is fixed (`start`), or it is drawn from a known distribution (`initial`).
 
-The reachable states, the space of these states, and arrays restricted to them.
-
-An episode of H steps acts in the reachable states, and ends in one of their successors. On a grid of 447 x 447
-cells with H = 50 these are 1,326 of 199,809. On them alone every episode has the same law under every parameter and
-policy, so what is proved there holds. A part numbers its states anew, in the same order; `Space.state_ids` holds
-the numbers that they have in the whole space. In a state in which an episode can only end, every action stays.
+A space can be restricted to its reachable states. An episode of H steps acts in these and ends in one of their
+successors, so it has the same distribution in the restricted space, under every parameter and policy, and what is
+proved there holds in the whole space. Restricted states are numbered anew, in the same order; `Space.state_ids` holds
+their numbers in the whole space. In a state in which an episode can only end, every action stays.
 """
 
 from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable

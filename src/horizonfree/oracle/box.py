@@ -9,11 +9,10 @@ convex, so some vertex f in {0,1}^n is best; finding it is hard in general, henc
 - larger n: local ascent f <- 1[F'F f > 0], which never lowers the norm, from the best of 2m+1 starts; and an upper
   bound.
 
-Branch and bound for max over f in [0,1]^n of ||F f|| - kappa Var_p(f).
-
-On a cell with centre c, -Var_p is below its tangent at c (it is concave), so the objective is below a convex
-function, whose maximum over the cell is at a vertex. A cell that cannot beat the best point attained by more than
-`slack` is closed; the others are halved where p_i width_i^2, the error of the tangent, is largest.
+The maximum over f in [0,1]^n of ||F f|| - kappa Var_p(f) is found by branch and bound. On a cell with centre c, -Var_p
+is below its tangent at c (it is concave), so the objective is below a convex function, whose maximum over the cell is
+at a vertex. A cell that cannot beat the best point attained by more than `slack` is closed; the others are halved where
+p_i width_i^2, the error of the tangent, is largest.
 
 Along f + c the variance stays and the norm is convex in c, so the maximum is at an end of such a line: where an
 entry is 0 or 1. Only those 2 n faces are searched. (Where probabilities are known to sum to one, F 1 is nearly 0,

@@ -9,14 +9,12 @@ a mixed base, are the actions at the states that can be occupied at a step (of a
 for all), and at the end the reward: its place in the list of antichains. The numbers are tried block by block, each
 pair evaluated side by side with the others of its block.
 
-The rewards of states among which a best one is searched by enumeration: indicators of antichains.
-
-A node is a state at a step. One node comes before another if some policy and parameter can lead from it to the
-other. Rewards r >= 0 of states have total at most 1 on every possible trajectory if and only if no chain of nodes
-collects more, since every chain lies on a trajectory. The order is a partial order, whose comparability graph is
-perfect, so the vertices of this polytope are the indicators of antichains: sets of nodes of which no trajectory
-visits two (Chvatal 1975, "On certain polytopes associated with graphs"). Sets of states at one step are some of
-them.
+The rewards that are enumerated are indicators of antichains. A node is a state at a step. One node comes before another
+if some policy and parameter can lead from it to the other. Rewards r >= 0 of states have total at most 1 on every
+possible trajectory if and only if no chain of nodes collects more, since every chain lies on a trajectory. The order is
+a partial order, whose comparability graph is perfect, so the vertices of this polytope are the indicators of
+antichains: sets of nodes of which no trajectory visits two (Chvatal 1975, "On certain polytopes associated with
+graphs"). Sets of states at one step are some of them.
 
 A set of nodes is a whole number: bit i stands for the i-th node, step by step. A reward at step 1 never matters.
 """

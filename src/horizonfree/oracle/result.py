@@ -1,8 +1,6 @@
 """The result of the oracle: a point, its values at the true radius, and an upper bound of the maximum.
 
-Upper bounds: of the oracle's value, and of what the value itself bounds.
-
-Three numbers, three statements (docs/oracle.md has the proofs):
+Three upper bounds, of the oracle's value or of what that value bounds (docs/oracle.md has the proofs):
 
 - `upper_bound` W: W_1(s_1) >= max over (pi, r) of Vhat_1(s_1). Always; the backup of Vhat is not monotone, that of
   W is, and majorises it.

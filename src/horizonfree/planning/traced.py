@@ -2,9 +2,8 @@
 
 vmap gives batches of rewards or policies.
 
-Episodes of a kernel: one compiled scan, batched over keys.
-
-Uniform numbers are drawn before the scan; a step is a look-up in cumulative successor lists. A policy is an
+Episodes are simulated in one compiled scan, batched over keys. Uniform numbers are drawn before the scan; a step is a
+look-up in cumulative successor lists. A policy is an
 integer table [H, S] or action probabilities [H, S, A]; a one-hot table of probabilities gives the same episodes
 as the integer table.
 """

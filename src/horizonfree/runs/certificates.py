@@ -1,10 +1,9 @@
 """Confidence sets of a run, cached; certificates for families of rewards, and the explorer's own guarantee.
 
-Suboptimality bounds as a function of the misspecification, and the largest one that a target allows.
-
-With probability 1 - delta the bounds for all zeta hold together (docs/robust.md), so zeta need not be declared
-before the data are seen. Radii that differ between state-action pairs are zeta times a declared shape with maximum
-1. A bound that holds within a larger radius holds within a smaller one for the same plan, so the curve never falls.
+`Run.robustness` computes suboptimality bounds as a function of the misspecification zeta, and the largest zeta that a
+target allows. With probability 1 - delta the bounds for all zeta hold together (docs/robust.md), so zeta need not be
+declared before the data are seen. Radii that differ between state-action pairs are zeta times a declared shape with
+maximum 1. A bound for a larger radius holds for a smaller one and the same plan, so the curve never falls.
 
 At 0 the curve and `run.certificate()` bound the same suboptimality by different methods, each with probability 1 -
 delta: the curve by the three sets of docs/robust.md, which share delta, the certificate by e-processes alone, with

@@ -1,8 +1,7 @@
 """Episodes that were recorded elsewhere, as a run that plans and certifies.
 
-Detection of repeated episodes in a log. Certificates count a copy as a new observation, and may then be false.
-
-Two tests. For episodes that are independent draws each has a false-alarm probability of about 1e-6:
+Repeated episodes in a log are detected, since certificates count a copy as a new observation and may then be false. Two
+tests, each with a false-alarm probability of about 1e-6 for episodes that are independent draws:
 
 - the whole log was copied k times, in any order: all counts of the D distinct episodes are multiples of k >= 2,
   which has a probability of about k^-(D-1) where transitions are random;

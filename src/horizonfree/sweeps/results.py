@@ -10,11 +10,9 @@ A line is appended in one piece and flushed to the disk. A line that an interrup
 removed when the sweep resumes; every other line has the SHA-256 of its other bytes (`seal`). Of several lines for a
 task the last one counts. Numbers are read back to the last bit; null is nan.
 
-Summaries of a sweep: medians over seeds with their intervals, and slopes.
-
-Intervals are 95 % bootstrap intervals over seeds: the percentiles of the medians of RESAMPLES draws with
-replacement. The slope is that of log(median) against log(episodes), by least squares, and its interval comes from
-the same draws: a curve that falls as K^-1/2 has slope -0.5.
+Summaries have medians over seeds with 95 % bootstrap intervals: the percentiles of the medians of RESAMPLES draws with
+replacement. Slopes are those of log(median) against log(episodes), by least squares, with intervals from the same
+draws: a curve that falls as K^-1/2 has slope -0.5.
 """
 
 import hashlib

@@ -31,9 +31,7 @@ in the model theta_k of the best episode, k = argmin Vhat_{k,1}, with an exact o
 scale="total" is for rewards whose total is at most 1, "per-step" for r_h in [0, 1] with totals up to H: the same
 statements with eps replaced by eps/H and gaps multiplied by H.
 
-The sums of the paper's proof, and the bounds of its lemmas.
-
-Paper: J. Zhang, W. Zhang, Gu 2023 (arXiv 2303.10165), appendix A. For both families (hat: targets Vhat, tilde:
+The sums of the paper's proof and the bounds of its lemmas (appendix A): for both families (hat: targets Vhat, tilde:
 targets V) and orders m = 0..M-1, with [P f] and [Var f] under theta_star and the frozen matrices Sigma_dot_k of the
 episode:
 

@@ -25,11 +25,9 @@ V at once. [lo, up] holds V*: by P~ lo - w and P~ up + w, w = c (beta n + e), an
 The policy's own value is V^pi = Vh + J.g^pi + eta^pi, g^pi of V^pi, which no one fixed beforehand: with beta of all V.
 A pair of which nothing is known has psi = 0, Ea = 1; a state where the policy may take one has J = 0, E = 1, rho = 0.
 
-How far a row of the estimate can be from the truth, for one e-process.
-
-V0 is the Gram matrix of the episodes before the e-process, V1 and C1 are the sums since. With G the mean of phi
-phi' over all pairs, R = rho ratio V0 + lam G, fixed when the e-process starts, x = phi(s,a) in the span of V1, and
-L a level (below),
+The distance of a row of the estimate from the truth, for one e-process: V0 is the Gram matrix of the episodes before
+the e-process, V1 and C1 are the sums since. With G the mean of phi phi' over all pairs, R = rho ratio V0 + lam G, fixed
+when the e-process starts, x = phi(s,a) in the span of V1, and L a level (below),
 
     Mhat = V1^+ C1,      n(x) = ||V1^+ x||_{R+V1},      beta(L) = sqrt((log det(I + R^-1 V1) / 2 + L) / 2)
     |x'(Mhat - mu) V| <= c beta(L) n(x)           for V with max V - min V <= c
@@ -45,7 +43,7 @@ docs/linear.md has the proof, and that the coordinates in which V1 is inverted d
 Certificates compute all of this in NumPy. `learner.violation` traces `regress`, `fit` and `prior` with
 xp=jax.numpy.
 
-What exploration leaves behind of a linear MDP: sums over the transitions, and those at the start of each e-process.
+The evidence has sums over the transitions, and those at the start of each e-process:
 
     gram = sum_t x_t x_t',      cross = sum_t x_t e_{s'_t}',      x_t = phi(s_t, a_t)
 

@@ -7,7 +7,7 @@ dense. `white` gives phi orthonormal columns (features.whitening).
 Rewards may be `declared` before the first episode. Of those the bounds are sharper: their best values are fixed
 functions, where a reward that is chosen after the data may have any (confidence.py).
 
-Features of a linear MDP: what phi [S, A, d] and mu [d, S] must be, and the coordinates in which to judge them.
+Features phi [S, A, d] and measures mu [d, S] are checked:
 
     <phi(s,a), mu(s')> = P(s'|s,a)      needs      <phi(s,a), sum_s' mu(s')> = 1 for every pair
 

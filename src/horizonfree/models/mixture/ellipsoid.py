@@ -29,11 +29,9 @@ psi is infinite where theta may give zero (a_r = 1). Such rows are `left_out` of
 below a threshold: that costs their mass in the value of a policy (`leak`), and the KL gains the mass that theta may
 have there. eta is finite, and no row is left out.
 
-How large each transition probability of a mixture can be: the confidence set projected on every entry.
-
-A parameter of the confidence set has row r between p_r (1 - below_r) and p_r (1 + above_r). Rows
-that no direction of the data changes have a known probability; rows of states that no episode comes to, of which
-nothing is known, may have any.
+The confidence set is projected on every entry, for intervals of single transition probabilities (`entry_intervals`): a
+parameter in it has row r between p_r (1 - below_r) and p_r (1 + above_r). Rows that no unknown direction changes have a
+known probability; rows of unreachable states may have any.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,7 @@
 """The balls of all pairs, on short lists of the successors that their centres have: what all bounds are made of.
 
-The largest mean of a function over a ball KL(p_hat || p) <= eps, from above and at any tolerance.
-
-For every lam that is at least as large as all values that p may reach,
+The largest mean of a function v over a ball KL(p_hat || p) <= eps is bounded from above, to any tolerance. For every
+lam that is at least as large as all values that p may reach,
 
     p.v <= lam - exp( sum p_hat log(lam - v) - eps )          (Jensen)
 
@@ -12,11 +11,9 @@ largest v that p_hat reaches), takes a few steps. Each lam is a valid bound, and
 With vbar = p_hat.v and t = lam - vbar it is vbar - t expm1( sum p_hat log1p(-(v - vbar)/t) - eps ), which loses no
 digits.
 
-How large each transition probability of a table can be: the balls projected on every entry.
-
-If KL(c || p) <= eps, every entry has kl(c_i, p_i) <= eps, the divergence of coins (data processing), and a p that
-moves the other entries in proportion attains it. Successors outside the centre have at most the leak 1 - exp(-eps)
-of the mass.
+The balls are also projected on every entry, for intervals of single transition probabilities. If KL(c || p) <= eps,
+every entry has kl(c_i, p_i) <= eps, the divergence of coins (data processing), and a p that moves the other entries in
+proportion attains it. Successors outside the centre have at most the leak 1 - exp(-eps) of the mass.
 """
 
 from dataclasses import dataclass

@@ -1,11 +1,9 @@
 """The confidence set of a tabular MDP: a KL ball around the observed frequencies of every unknown pair.
 
-What plans lose for every reward at once, when the rows of all pairs lie in balls.
-
-Trajectories of the centre diverge from those of the truth by KL <= E sum_{h<H} eps (guarantees/divergence.py), and
-one may leave the comparison anywhere at the price of the probability to get there. A row whose centre is a point
-mass (`is_point`) can instead be compared by what it misses: mass 1 - exp(-eps), without a square root. For every
-eta > 0
+The balls bound what plans lose, for every reward at once. Trajectories of the centre diverge from those of the truth by
+KL <= E sum_{h<H} eps (guarantees/divergence.py), and one may leave the comparison anywhere at the price of the
+probability to get there. A row whose centre is a point mass (`is_point`) can instead be compared by what it misses:
+mass 1 - exp(-eps), without a square root. For every eta > 0
 
     c_h(s) = max_a min(1, cost(s,a) + sum p_hat c_{h+1}),           suboptimality <= eta + 2 c_1,
     cost = eps/(4 eta), or min(eps/(4 eta), 1 - exp(-eps)) at point masses,

@@ -13,7 +13,7 @@ successors that were seen often enough ("kept"), for one window of kappas and a 
 In their names: A_i = -p phi_i'(p) and M_i <= p^2 phi_i''(p), nu the mean of a_i = A_i/p_hat_i, e_i = a_i - nu,
 x_i = p_i/p_hat_i - 1 <= b_i, W the slack at p_hat, T the bound on  theta nu (mass elsewhere) + sum M_i psi(x_i).
 
-Sums over counts in place of ratios of Gamma functions, which lose digits.
+Sums over counts replace differences of Gamma functions, which lose digits:
 
     slope(z, N)  = sum_{j<N} j/(z + j)                  = N - z [digamma(z + N) - digamma(z)]
     bend(z, N)   = sum_{j<N} 1 - (z/(z + j))^2          = N - z^2 [trigamma(z) - trigamma(z + N)]

@@ -5,9 +5,8 @@
 - A list of environments on the same spaces is a mixture of their kernels (d = their number).
 - Any other environment is tabular with known support: one coordinate per possible transition.
 
-The table P of a Gymnasium environment: P[s][a] lists outcomes (probability, next state, reward, terminated).
-
-Next states may repeat: they add up. Rewards are dropped. A state that is always entered with terminated = True is
+The table P of an environment lists outcomes (probability, next state, reward, terminated) in P[s][a]. Probabilities of
+repeated next states are added. Rewards are dropped. A state that is always entered with terminated = True is
 absorbing; one that is entered with and without it gets an absorbing copy (problems/endings.py).
 """
 

@@ -5,7 +5,7 @@ Choices of a state and branches of a choice lie one after the other: the choices
 `first_branch[c + 1]`. Probabilities are intervals [low, high]; where both ends are equal everywhere, it is an MDP,
 else an interval MDP.
 
-Bounded properties of MDPs and interval MDPs, by backward induction over choices.
+Bounded properties are computed by backward induction over choices c:
 
     V_0 = what is paid at the end,   V_{j+1}(s) = opt_c [ r(c) + extreme over p in the intervals of c of p.V_j ],
 
