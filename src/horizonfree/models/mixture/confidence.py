@@ -102,7 +102,7 @@ class MixtureConfidence(Confidence):
             return "nothing is unknown, and more episodes do not help"
         missing = q - int(self.num_seen)
         if missing:
-            return f"{missing} of {q} unknown directions have not been seen by the bet"
+            return f"{missing} of {q} unknown directions have no data in the e-process"
         pairs = self.unsure_pairs()
         if len(pairs):
             s, a = pairs[0]
