@@ -354,7 +354,7 @@ def test_what_has_no_posterior_says_so():
     plan = hf.explore(hf.make("river-swim"), episodes=5, progress=False).plan(
         hf.goal(run.problem, 1), misspecification=0.01
     )
-    with pytest.raises(OptionError, match="without misspecification"):
+    with pytest.raises(OptionError, match="leave misspecification= out"):
         plan.credible_gap()
     with pytest.raises(OptionError, match="same run, start and horizon"):
         run.plan(hf.goal(run.problem, 1)).credible_gap(posterior=table.posterior())
