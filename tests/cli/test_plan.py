@@ -253,7 +253,7 @@ def test_what_is_likely_stands_under_what_is_proved(shell: Shell, run: Run) -> N
     compared = run.compare(hf.goal(run.problem, 8), own.policy, np.zeros((H, S), int))
     assert beside["probability"] == compared.probability
     within = shell.json("plan a --goal 8 --misspecification .01")
-    assert "without misspecification=" in within["likely"]["refusal"]
+    assert "leave misspecification= out" in within["likely"]["refusal"]
 
 
 def test_an_interval_beside_a_bound_is_on_its_side_of_it() -> None:
