@@ -329,6 +329,7 @@ FOUND = [
     ("LinearMDP.from_features", {"phi": RAGGED}),
     ("Tabular", {"terminal": RAGGED}),
     ("from_tabular", {"states": RAGGED}),
+    ("from_tabular", {"states": range(2**40)}),
     ("Tabular of unknown endings", {"start": RAGGED}),
     ("Tabular.from_table", {"P": np.full((3, 2, 3), np.inf)}),
     ("Tabular.from_table", {"P": np.full((3, 2, 3), 1e308)}),

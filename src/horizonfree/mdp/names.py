@@ -26,6 +26,7 @@ KINDS = {"states": "state", "actions": "action", "weights": "weight"}
 STATE_IDS, ALL_STATES = "state_ids", "num_all_states"
 LABELS, LABELLED = "labels", "labelled"  # names of sets of states, and the sets, bool [L, S]
 REWARDS, PAID = "rewards", "paid"  # names of rewards, and the rewards [R, S, A]
+MAX_NAMES = 10**7  # of states
 STATE_BEFORE_START = "before the start"  # the state that is added where the start is unknown
 CELLS = "cells"  # column and row of each state on a grid [S, 2]
 _CELL_TEXT = re.compile(r"(?:cell )?\( ?(\d{1,9}) ?, ?(\d{1,9}) ?\)", re.ASCII)
@@ -148,10 +149,13 @@ def numbers_of(layout: Mapping[str, Any], states: Any, size: int) -> Int[np.ndar
 def with_names(layout: Any, states: Any) -> dict[str, Any]:
     """The layout with the names of states, both as they were given: neither is checked yet."""
     entries = dict(layout) if isinstance(layout, Mapping) else {}
-    if states is None:
+    try:
+        is_list = np.iterable(states) and not isinstance(states, str) and len(states) <= MAX_NAMES
+    except (TypeError, OverflowError):
+        is_list = False
+    if not is_list:
         return entries
     names = states.tolist() if isinstance(states, np.ndarray) else states
-    names = names if np.iterable(names) else (names,)
     return entries | {"states": [x if isinstance(x, str) else short_repr(x) for x in names]}
 
 
