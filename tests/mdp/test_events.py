@@ -101,7 +101,7 @@ def test_events_of_other_problems_and_odd_bounds_are_refused():
             run.plan(event, **how)
     with pytest.raises(HorizonfreeError, match="misspecification"):
         run.plan(event, misspecification=0.01)
-    with pytest.raises(HorizonfreeError, match="maximum likelihood"):
+    with pytest.raises(HorizonfreeError, match="maximum-likelihood estimate"):
         run.plan(event, model="explorer")
     with pytest.raises(HorizonfreeError, match="policy has shape"):
         run.evaluate(event, np.zeros((7, 3), int))

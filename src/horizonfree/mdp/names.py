@@ -150,7 +150,7 @@ def with_names(layout: Any, states: Any) -> dict[str, Any]:
     """The layout with the names of states, both as they were given: neither is checked yet."""
     entries = dict(layout) if isinstance(layout, Mapping) else {}
     try:
-        is_list = np.iterable(states) and not isinstance(states, str) and len(states) <= MAX_NAMES
+        is_list = not isinstance(states, str) and len(states) <= MAX_NAMES and np.iterable(states)
     except (TypeError, OverflowError):
         is_list = False
     if not is_list:
