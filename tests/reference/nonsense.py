@@ -1,6 +1,6 @@
 """Values that no argument expects, and how many of them are tried for each function.
 
-Few in the default suite. Tests marked slow try 120, or ten thousand with HYPOTHESIS_PROFILE=thorough, as
+Few in the default suite. Tests marked slow try 120, or two thousand with HYPOTHESIS_PROFILE=thorough, as
 `make test-all` does.
 """
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import horizonfree as hf
 
-for name, number in {"usual": 120, "thorough": 10_000}.items():
+for name, number in {"usual": 120, "thorough": 2_000}.items():
     settings.register_profile(
         f"fuzz-{name}",
         max_examples=number,
