@@ -13,6 +13,7 @@ from unittest import mock
 import gymnasium
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -330,6 +331,12 @@ FOUND = [
     ("Tabular", {"terminal": RAGGED}),
     ("from_tabular", {"states": RAGGED}),
     ("from_tabular", {"states": range(2**40)}),
+    ("LinearMDP.from_features", {"phi": np.array(3)}),
+    ("LinearMDP.from_features", {"phi": sp.csr_array(np.eye(3))}),
+    ("Tabular", {"terminal": np.array(3)}),
+    ("explore", {"explorer": np.array([])}),
+    ("compare", {"seeds": 1.0}),
+    ("audit", {"delta": 5e-324}),
     ("Tabular of unknown endings", {"start": RAGGED}),
     ("Tabular.from_table", {"P": np.full((3, 2, 3), np.inf)}),
     ("Tabular.from_table", {"P": np.full((3, 2, 3), 1e308)}),

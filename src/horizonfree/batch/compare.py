@@ -321,8 +321,8 @@ def _last_state(problem: Problem) -> Any:
 
 
 def _seeds_text(seeds: Any) -> str:
-    """Which seeds, for progress."""
-    listed = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    """Which seeds, for progress; they are checked."""
+    listed = list(seeds) if np.iterable(seeds) else list(range(int(seeds)))
     if len(listed) == 1:
         return f"seed {listed[0]}"
     return f"seeds {listed[0]} to {listed[-1]}" if listed else "no seeds"

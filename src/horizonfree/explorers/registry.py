@@ -135,7 +135,7 @@ def current_name(name: str) -> str:
 def resolve_typed_name(name: str) -> str:
     """The current name of an explorer in a user's code; an old name gives a DeprecationWarning."""
     current = current_name(name)
-    if current != name:
+    if current is not name:
         warn_renamed(f"explorer {name!r}", repr(current))
     return current
 

@@ -379,7 +379,8 @@ class LinearMDP(Problem):
         >>> hf.LinearMDP.from_features(phi, horizon=5).model.dim
         3
         """
-        size = len(phi) if hasattr(phi, "__len__") else 0  # phi is checked later
+        size = np.shape(phi)[0] if isinstance(phi, np.ndarray) and phi.ndim else 0
+        size = len(phi) if isinstance(phi, (list, tuple)) else size  # phi is checked later
         first = start_of(with_names(layout, states), start, size)
         model = linear_model(phi, horizon=horizon, start=first, allowed=actions_allowed)
         truth = None if mu is None else model.parameter(mu, "mu")
@@ -480,7 +481,7 @@ def _with_unknown_start(
 def _terminal(terminal: Any, S: int, layout: Any = None, states: Any = None) -> Int[np.ndarray, " S"]:
     """The array `ended` (endings.py) for these terminal states."""
     ended = np.full(S, UNDECLARED)
-    if isinstance(terminal, (list, tuple, np.ndarray)) and not len(terminal):
+    if (isinstance(terminal, (list, tuple)) and not terminal) or getattr(terminal, "size", 1) == 0:
         return ended
     try:
         given = list(terminal) if isinstance(terminal, tuple) else terminal

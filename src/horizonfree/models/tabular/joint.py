@@ -31,7 +31,7 @@ BLOCK_SIZE = 2**20  # distances that are computed side by side
 
 def level(delta: float) -> float:
     """log(1/(JOINT delta)), which the joint e-process does not reach."""
-    return math.log(1 / (JOINT * delta))
+    return -math.log(JOINT) - math.log(delta)
 
 
 def log_e(N: Float[np.ndarray, "X n"], p: Float[np.ndarray, "X n"]) -> Float[np.ndarray, " X"]:
