@@ -337,6 +337,8 @@ FOUND = [
     ("explore", {"explorer": np.array([])}),
     ("compare", {"seeds": 1.0}),
     ("audit", {"delta": 5e-324}),
+    ("theory.beta", {"M": 1.0}),
+    ("run.resume", {"save_seconds": 10**5000}),
     ("Tabular of unknown endings", {"start": RAGGED}),
     ("Tabular.from_table", {"P": np.full((3, 2, 3), np.inf)}),
     ("Tabular.from_table", {"P": np.full((3, 2, 3), 1e308)}),

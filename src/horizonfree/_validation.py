@@ -10,6 +10,7 @@ import numpy as np
 from horizonfree.errors import HorizonfreeError, OptionError, RewardError, ShapeError, UnknownNameError
 
 MAX_INT = 2**63 - 1
+MAX_INT_AS_FLOAT = 2**1023  # larger integers have no float
 MAX_TABLE_ENTRIES = 2**28
 MAX_REPR = 200  # characters of a value in an error message
 
@@ -76,6 +77,8 @@ def check_number(value: Any, name: str, low: float, high: float, meaning: str) -
     is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     if isinstance(value, np.floating):
         value = float(value)  # a half float cannot be compared with 1e300
+    if isinstance(value, int) and abs(value) >= MAX_INT_AS_FLOAT:
+        is_number = False
     require(is_number and low <= value <= high, name, value, meaning)
     return float(value)
 

@@ -130,7 +130,7 @@ def beta(k: float, d: int, H: int, B: float, delta: float, M: int | None = None)
     """
     check_ranges(k=k, d=d, H=H, B=B, delta=delta)
     if M is not None:
-        check_int(M, "M", 1, MAX_ORDERS, f"a whole number from 1 to {MAX_ORDERS}")
+        M = check_int(M, "M", 1, MAX_ORDERS, f"a whole number from 1 to {MAX_ORDERS}")
     return float(radius.beta_hf(k, Sizes(int(d), int(H), float(B)), delta, M=M))
 
 
