@@ -7,6 +7,7 @@ probabilities are drawn from a thousand patterns. Each size on each device in a 
 each row, printed when it is measured: the median of wall seconds after one call that compiles, and the peak of memory.
 
     plan, on the device      backward induction for one reward; nothing leaves the device
+    values of the successors    what a plan looks up at every step, added; no probabilities, no choice
     plan                     `planning.optimal`: the policy and V_1..V_{H+1} of one reward, handed out as NumPy arrays
     optimal design, a policy    the dynamic programme of one episode; nothing leaves the device
     optimal design, an episode  `explore`: a policy, an episode, what it teaches
@@ -87,7 +88,7 @@ def measure(S: int, H: int, seconds: float) -> None:
     import horizonfree as hf
     from horizonfree._x64 import scope, to_device
     from horizonfree.models.mixture.learner import design
-    from horizonfree.planning.traced import stationary_jax
+    from horizonfree.planning.traced import stationary_jax, take
     from horizonfree.problems.problem import Problem
 
     began = time.perf_counter()
@@ -107,7 +108,13 @@ def measure(S: int, H: int, seconds: float) -> None:
         kernel = to_device(problem.kernel())
         reward = to_device(np.random.default_rng(1).random((S, A)) / H)
         plan = eqx.filter_jit(lambda kernel, reward: stationary_jax(kernel, reward, H))
+        look_up = eqx.filter_jit(
+            lambda kernel: jax.lax.fori_loop(
+                0, H, lambda _, V: take(V, kernel.succ).sum((1, 2)), jax.numpy.ones(S)
+            )
+        )
         tell("plan, on the device", timed(lambda: jax.block_until_ready(plan(kernel, reward)), seconds))
+        tell("values of the successors", timed(lambda: jax.block_until_ready(look_up(kernel)), seconds))
         there = to_device(known)
         counts = jax.numpy.ones(known.valid.rows.shape[0], jax.numpy.int32)
         policy = eqx.filter_jit(lambda x, n: design(x.space, x.valid, n, x.valid.center))
