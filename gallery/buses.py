@@ -201,8 +201,6 @@ def words(found: dict[str, Any]) -> str:
             f"{found['buses']} buses, {found['months']:,} months, {found['replaced']} replacements. Probability of the "
             f"same bin, the next, or the one after: {', '.join(low_high)} (simultaneous 95% confidence intervals).",
             table([*titles, "against replacing at 200,000 miles"], rows),
-            "In the order of the file, not shuffled, the suboptimality of the second plan is at most "
-            f"{up(found['file_order'])}.",
             f"On {check['fleets']} fleets drawn from the estimated law, {check['failed']} of {check['plans']} plans "
             f"exceeded their bound (5 % of the fleets may); the largest true suboptimality was "
             f"{100 * check['closest']:.0f} % of its bound.",

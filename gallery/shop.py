@@ -163,9 +163,9 @@ def promised(found: dict[str, Any]) -> str:
     all_of = f"of {found['repeats']}"
     rows = [
         [x["world"], x["class"], str(x["weeks"]), up(x["gap"]), f"{x['lost']:.3f}",
-         *(f"{x[key]} {all_of}" for key in ("exceeded", "rejected", "refuted"))] for x in found["rows"]
+         *(f"{x[key]} {all_of}" for key in ("exceeded", "refuted"))] for x in found["rows"]
     ]  # fmt: skip
-    titles = ["demand", "class", "weeks", "suboptimality at most", "true", "bound exceeded", "rejected"]
+    titles = ["demand", "class", "weeks", "suboptimality at most", "true", "bound exceeded"]
     return table([*titles, "refuted by alternatives"], rows)
 
 

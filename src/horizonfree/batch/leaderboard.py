@@ -19,6 +19,7 @@ from horizonfree._validation import check_count, check_known
 from horizonfree.batch.explore import explore_many
 from horizonfree.errors import OptionError
 from horizonfree.explorers.registry import find_entry, label
+from horizonfree.guarantees.certificate import round_up
 from horizonfree.mdp.rewards import occupancy
 from horizonfree.models.registry import class_name
 from horizonfree.problems import make
@@ -35,20 +36,17 @@ SUFFIX = " (table)"
 MEASURES = ("eps", "gap")
 INTRODUCTION = """# Leaderboard
 
-Algorithms on the named problems of their model class, with default options.
+Algorithms on the named problems of their model class, with default options. This measures one and writes the page:
 
     horizonfree leaderboard docs/leaderboard.json --explorer NAME --page docs/leaderboard.md
 
-measures an algorithm on all problems of its class and writes this page. Data: [leaderboard.json](leaderboard.json).
-
-- *Certified*: suboptimality bound for every reward of total at most 1 (95% confidence), computed from the episodes.
+- *Certified*: suboptimality bound for every reward of total at most 1 (95% confidence), computed from the episodes, rounded up.
 - *True*: largest suboptimality of plans in the maximum-likelihood model, over the rewards "be in s at the end" and
-  "stay in s" of every state. Smaller is better.
-- Medians over the seeds, smallest and largest in brackets. Few seeds and few episodes show large differences only.
+  "stay in s" of every state.
+- Smallest to largest over the seeds, in the order of the medians of *certified*. Few seeds and few episodes show large
+  differences only. Medians, papers, options and seeds: [leaderboard.json](leaderboard.json).
 - *For one reward*: the algorithm explores for a given reward, here to stay in the last state.
 - *Reconstruction*: written from memory or from an abstract, not from a printed algorithm.
-- *Constants* set radii and bonuses. Where they are not the paper's, the algorithm's own theorem does not apply; the
-  certificate does.
 - "(table)": explored without the model class; every transition probability is unknown.
 """
 
@@ -210,51 +208,45 @@ def page(board: Mapping[str, Any]) -> str:
     """The leaderboard as a page in Markdown."""
     lines = [INTRODUCTION]
     for name in sorted({entry["problem"] for entry in board["entries"]}):
-        size = board["problems"][name]
+        size, entries = board["problems"][name], [x for x in board["entries"] if x["problem"] == name]
+        lengths = {f"{x['episodes']} episodes, {len(x['seeds'])} seeds" for x in entries}
         lines += [
             f"## {name}",
             "",
-            f"{size['class']}, {size['states']} states, {size['actions']} actions, {size['horizon']} steps, "
-            f"{size['unknown']} unknown numbers.",
+            f"{size['class']}, {size['unknown']} unknown numbers; {' or '.join(sorted(lengths))}.",
             "",
-            "| algorithm | certified | true | episodes, seeds |",
-            "|---|---|---|---|",
+            "| algorithm | certified | true |",
+            "|---|---|---|",
         ]
-        for entry in (x for x in board["entries"] if x["problem"] == name):
+        for entry in entries:
             mark = ", for one reward" if entry["is_for_one_reward"] else ""
             mark += f" ({entry['refusal']})" if "refusal" in entry else ""
-            lines.append(
-                f"| {entry['explorer']}{mark} | {_spread(entry['eps'])} | {_spread(entry['gap'])} | "
-                f"{entry['episodes']}, {len(entry['seeds'])} |"
-            )
+            bounds = entry["eps"] and [round_up(x, finest=0.01) for x in entry["eps"]]
+            lines.append(f"| {entry['explorer']}{mark} | {_range(bounds)} | {_range(entry['gap'])} |")
         lines.append("")
     missing = [name for name in problem_names() if name not in board["problems"]]
     if missing:
         lines += ["## Not measured yet", "", ", ".join(missing) + ".", ""]
-    lines += ["## Table 1 of the paper", "", "Rates are up to constants and logarithms.", ""]
+    constants: dict[str, set[str]] = {}
+    for entry in board["entries"]:
+        constants.setdefault(entry["constants"], set()).add(entry["explorer"])
+    commits = {f"`{x['commit']}`" if x["commit"] else f"version {x['version']}" for x in board["entries"]}
     lines += [
-        "| class | algorithm | source | rewards | bound | episodes | here |",
-        "|---|---|---|---|---|---|---|",
+        "## Constants",
+        "",
+        "They set radii and bonuses. Where they are not the paper's, the algorithm's own theorem does not apply; the "
+        f"certificate does. Measured at {', '.join(sorted(commits))}.",
+        "",
+        "| constants | algorithms |",
+        "|---|---|",
     ]
-    lines += [
-        f"| {x['model']} | {x['algorithm']} | {x['source']} | {x['scale']} | {x['kind']} | {x['rate']} | "
-        f"{label(x['explorer']) if x['explorer'] else ''} |"
-        for x in board["table1"]
-    ]
-    lines += ["", "## Algorithms", "", "| algorithm | constants | commit | paper |", "|---|---|---|---|"]
-    for name in sorted({entry["explorer"] for entry in board["entries"]}):
-        own = [entry for entry in board["entries"] if entry["explorer"] == name]
-        commits = {f"`{x['commit']}`" if x["commit"] else f"version {x['version']}" for x in own}
-        constants = " or ".join(sorted({x["constants"] for x in own}))
-        lines.append(
-            f"| {name} | {constants} | {', '.join(sorted(commits))} | {own[-1]['paper'] or 'none'} |"
-        )
+    lines += [f"| {text} | {', '.join(sorted(names))} |" for text, names in sorted(constants.items())]
     return "\n".join(lines) + "\n"
 
 
-def _spread(values: Sequence[float] | None) -> str:
-    """The median, and the smallest and the largest."""
+def _range(values: Sequence[float] | None) -> str:
+    """The smallest and the largest of the seeds."""
     if values is None:
         return "not measured"
-    low, middle, high = (f"{x:.2g}" if abs(x) >= 1e-6 else "0" for x in values)
-    return middle if low == middle == high else f"{middle} [{low}, {high}]"
+    low, _, high = (f"{x:.2g}" if abs(x) >= 1e-6 else "0" for x in values)
+    return low if low == high else f"{low}\N{EN DASH}{high}"
