@@ -152,8 +152,8 @@ def words(found: dict[str, Any]) -> str:
             promised(found),
             "Repetitions in which two Poissons are refuted, and the median of the mean e-value (20 refutes):",
             refuted(found),
-            f"In the first half of the days there were {first:.1f} orders a day, in the second {second:.1f}.",
-            after(found["any law, in order"][0], found["price"], found["looks"][-1]),
+            f"Orders a day: {first:.1f} in the first half, {second:.1f} in the second. "
+            + after(found["any law, in order"][0], found["price"], found["looks"][-1]),
         ]
     )
 
@@ -172,11 +172,11 @@ def promised(found: dict[str, Any]) -> str:
 def refuted(found: dict[str, Any]) -> str:
     """Week by week, who refutes."""
     rows = [
-        [world, *(f"{x['refuted']}" for x in looks), power(looks[-1]["log_e"]),
+        [world, *(f"{x['refuted']}" for x in looks[::2]), power(looks[-1]["log_e"]),
          looks[-1]["by"] if looks[-1]["refuted"] else "none"] for world, looks in found["checks"].items()
     ]  # fmt: skip
     last = found["looks"][-1]
-    counts = [f"{look} weeks" for look in found["looks"]]
+    counts = [f"{look} weeks" for look in found["looks"][::2]]
     return table(["demand", *counts, f"e-value after {last}", f"by, of {found['repeats']} mostly"], rows)
 
 

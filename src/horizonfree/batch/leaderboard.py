@@ -8,7 +8,7 @@ and the commit of the code.
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -34,17 +34,22 @@ CONSTANTS = ("constants", "scale", "bias_scale", "bonus_scale", "beta")  # optio
 TABLES = ("river-swim", "double-chain")  # problems that are explored without their model class, too
 SUFFIX = " (table)"
 MEASURES = ("eps", "gap")
-INTRODUCTION = """# Leaderboard
+INTRODUCTION = """---
+hide: [toc]
+---
 
-Algorithms on the named problems of their model class, with default options. This measures one and writes the page:
+# Leaderboard
+
+Algorithms on the named problems of their model class, with default options: {lengths}, at {commits}. This measures one:
 
     horizonfree leaderboard docs/leaderboard.json --explorer NAME --page docs/leaderboard.md
 
-- *Certified*: suboptimality bound for every reward of total at most 1 (95% confidence), computed from the episodes, rounded up.
+- *Certified*: suboptimality bound for every reward of total at most 1 (95% confidence), computed from the episodes,
+  rounded up; 1: nothing.
 - *True*: largest suboptimality of plans in the maximum-likelihood model, over the rewards "be in s at the end" and
-  "stay in s" of every state.
-- Smallest to largest over the seeds, in the order of the medians of *certified*. Few seeds and few episodes show large
-  differences only. Medians, papers, options and seeds: [leaderboard.json](leaderboard.json).
+  "stay in s" of every state; 0: below 1e-6.
+- Medians over the seeds. Few seeds and few episodes show large differences only. Smallest and largest values, papers
+  and options: [leaderboard.json](leaderboard.json).
 - *For one reward*: the algorithm explores for a given reward, here to stay in the last state.
 - *Reconstruction*: written from memory or from an abstract, not from a printed algorithm.
 - "(table)": explored without the model class; every transition probability is unknown.
@@ -206,47 +211,56 @@ def check(board: Any) -> dict[str, Any]:
 
 def page(board: Mapping[str, Any]) -> str:
     """The leaderboard as a page in Markdown."""
-    lines = [INTRODUCTION]
-    for name in sorted({entry["problem"] for entry in board["entries"]}):
-        size, entries = board["problems"][name], [x for x in board["entries"] if x["problem"] == name]
-        lengths = {f"{x['episodes']} episodes, {len(x['seeds'])} seeds" for x in entries}
-        lines += [
-            f"## {name}",
-            "",
-            f"{size['class']}, {size['unknown']} unknown numbers; {' or '.join(sorted(lengths))}.",
-            "",
-            "| algorithm | certified | true |",
-            "|---|---|---|",
-        ]
-        for entry in entries:
-            mark = ", for one reward" if entry["is_for_one_reward"] else ""
-            mark += f" ({entry['refusal']})" if "refusal" in entry else ""
-            bounds = entry["eps"] and [round_up(x, finest=0.01) for x in entry["eps"]]
-            lines.append(f"| {entry['explorer']}{mark} | {_range(bounds)} | {_range(entry['gap'])} |")
-        lines.append("")
+    entries = board["entries"]
+    lengths = {f"{x['episodes']} episodes, {len(x['seeds'])} seeds" for x in entries}
+    commits = {f"`{x['commit']}`" if x["commit"] else f"version {x['version']}" for x in entries}
+    lines = [INTRODUCTION.format(lengths=_listed(lengths), commits=_listed(commits))]
+    for kind in sorted({size["class"] for size in board["problems"].values()}):
+        own = [x for x in entries if board["problems"][x["problem"]]["class"] == kind]
+        lines += [f"## {kind}", ""]
+        for measure, title in (("eps", "Certified"), ("gap", "True")):
+            lines += ['<div class="compact" markdown>', "", *_matrix(own, measure, title), "", "</div>", ""]
+        lines += [f"{x['explorer']}, {x['problem']}: {x['refusal']}.\n" for x in own if "refusal" in x]
     missing = [name for name in problem_names() if name not in board["problems"]]
     if missing:
-        lines += ["## Not measured yet", "", ", ".join(missing) + ".", ""]
+        lines += [f"Not measured yet: {', '.join(missing)}.", ""]
     constants: dict[str, set[str]] = {}
-    for entry in board["entries"]:
+    for entry in entries:
         constants.setdefault(entry["constants"], set()).add(entry["explorer"])
-    commits = {f"`{x['commit']}`" if x["commit"] else f"version {x['version']}" for x in board["entries"]}
     lines += [
         "## Constants",
         "",
         "They set radii and bonuses. Where they are not the paper's, the algorithm's own theorem does not apply; the "
-        f"certificate does. Measured at {', '.join(sorted(commits))}.",
+        "certificate does.",
         "",
-        "| constants | algorithms |",
-        "|---|---|",
+        *(f"- {text}: {_listed(names)}" for text, names in sorted(constants.items())),
     ]
-    lines += [f"| {text} | {', '.join(sorted(names))} |" for text, names in sorted(constants.items())]
     return "\n".join(lines) + "\n"
 
 
-def _range(values: Sequence[float] | None) -> str:
-    """The smallest and the largest of the seeds."""
-    if values is None:
-        return "not measured"
-    low, _, high = (f"{x:.2g}" if abs(x) >= 1e-6 else "0" for x in values)
-    return low if low == high else f"{low}\N{EN DASH}{high}"
+def _listed(texts: Iterable[str]) -> str:
+    return ", ".join(sorted(texts))
+
+
+def _matrix(entries: Sequence[Mapping[str, Any]], measure: str, title: str) -> Iterator[str]:
+    """Rows of a table: the median of every algorithm on every problem."""
+    names = sorted({x["problem"] for x in entries})
+    cells = {(_marked(x), x["problem"]): _median(x, measure) for x in entries}
+    yield f"| {title} | {' | '.join(names)} |"
+    yield "|---" * (len(names) + 1) + "|"
+    for explorer in sorted({explorer for explorer, _ in cells}):
+        yield f"| {explorer} | {' | '.join(cells.get((explorer, name), '') for name in names)} |"
+
+
+def _marked(entry: Mapping[str, Any]) -> str:
+    return entry["explorer"] + (", for one reward" if entry["is_for_one_reward"] else "")
+
+
+def _median(entry: Mapping[str, Any], measure: str) -> str:
+    """The median over the seeds; certified numbers are rounded up."""
+    if entry[measure] is None:
+        return "-"
+    middle = entry[measure][1]
+    if measure == "eps":
+        return f"{round_up(middle, finest=0.01):.2g}"
+    return f"{middle:.2g}" if middle >= 1e-6 else "0"
