@@ -165,7 +165,7 @@ def promised(found: dict[str, Any]) -> str:
          *(f"{x[key]}" for key in ("exceeded", "refuted"))] for x in found["rows"]
     ]  # fmt: skip
     titles = ["demand", "class", "weeks", "suboptimality at most", "true", "bound exceeded"]
-    return table([*titles, "refuted by alternatives"], rows)
+    return table([*titles, "refuted"], rows)
 
 
 def refuted(found: dict[str, Any]) -> str:
