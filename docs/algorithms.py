@@ -68,7 +68,8 @@ def options(name: str) -> list[str]:
     """Rows of the table of options."""
     entry = EXPLORERS[name]
     return [
-        f"| `{option}` | {shown(default) if option != 'reward' else 'required'} | {named(entry.meanings[option], entry.options)} |"
+        f"| `{option}` | {shown(default) if option != 'reward' else 'required'} | "
+        f"{named(entry.meanings[option], entry.options)} |"
         for option, default in entry.options.items()
     ]
 
