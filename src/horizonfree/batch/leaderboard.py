@@ -253,7 +253,7 @@ def _matrix(entries: Sequence[Mapping[str, Any]], measure: str, title: str) -> I
 
 
 def _marked(entry: Mapping[str, Any]) -> str:
-    return entry["explorer"] + (", for one reward" if entry["is_for_one_reward"] else "")
+    return f"{entry['explorer']}{', for one reward' if entry['is_for_one_reward'] else ''}"
 
 
 def _median(entry: Mapping[str, Any], measure: str) -> str:
