@@ -68,7 +68,8 @@ def options(name: str) -> list[str]:
     """Rows of the table of options."""
     entry = EXPLORERS[name]
     return [
-        f"| `{option}` | {shown(default) if option != 'reward' else 'required'} | {entry.meanings[option]} |"
+        f"| `{option}` | {shown(default) if option != 'reward' else 'required'} | "
+        f"{named(entry.meanings[option], entry.options)} |"
         for option, default in entry.options.items()
     ]
 
@@ -85,7 +86,6 @@ def generated(slug: str) -> str:
         if "proved" in page
         else "The algorithm has no guarantee of its own."
     )
-    test = ROOT / "tests" / "explorers" / f"test_{file.stem}.py"
     about = [EXPLORERS[name].about for name in page["explorers"]]
     reward = ", reward=reward" if "reward" in entry.options else ""
     lines = [
@@ -103,13 +103,8 @@ def generated(slug: str) -> str:
         "",
         "</div>",
         "",
-        f"| for | {kind['name']} |",
-        "|---|---|",
-        f'| call | `hf.explore(problem, "{page["explorers"][0]}"{reward}, episodes=1_000)` |',
-        f"| paper | {flowing(fields['Paper'])} |",
-        f"| code | `explorers/{file.name}`"
-        + (f", `tests/explorers/{test.name}`" if test.exists() else "")
-        + " |",
+        f'`hf.explore(problem, "{page["explorers"][0]}"{reward}, episodes=1_000)`, for {kind["name"]}. '
+        f"Code: `explorers/{file.name}`. Paper: {flowing(fields['Paper'])}.",
     ]
     rows = list(dict.fromkeys(row for name in page["explorers"] for row in options(name)))
     if rows:

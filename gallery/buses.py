@@ -201,11 +201,8 @@ def words(found: dict[str, Any]) -> str:
             f"{found['buses']} buses, {found['months']:,} months, {found['replaced']} replacements. Probability of the "
             f"same bin, the next, or the one after: {', '.join(low_high)} (simultaneous 95% confidence intervals).",
             table([*titles, "against replacing at 200,000 miles"], rows),
-            "In the order of the file, not shuffled, the suboptimality of the second plan is at most "
-            f"{up(found['file_order'])}.",
             f"On {check['fleets']} fleets drawn from the estimated law, {check['failed']} of {check['plans']} plans "
-            f"exceeded their bound (5 % of the fleets may); the largest true suboptimality was "
-            f"{100 * check['closest']:.0f} % of its bound.",
+            f"exceeded their bound (5 % of the fleets may).",
             f"**But** `run.check()` refutes the model class: {found['alternatives']['by']}, e-value "
             f"{power(found['alternatives']['log_e'])}. A bus stays in its bin in {100 * driven['stays']:.0f} % of the "
             f"months after one in which it stayed, and in {100 * driven['moved']:.0f} % of the others; it drives "

@@ -13,7 +13,7 @@ from shared import COLORS, between, figure, main, table, up
 import horizonfree as hf
 
 COINS = (0.4, 0.55)
-SHOWN = (6, 14, 22, 30, 60, 200)  # games of the rows of the page
+SHOWN = (6, 14, 30, 200)  # games of the rows of the page
 
 
 def casino(rich: int, coin: float) -> hf.Problem:

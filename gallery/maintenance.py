@@ -197,15 +197,17 @@ def output(command: str, folder: Path) -> str:
 
 
 def words(found: dict[str, Any]) -> str:
-    """The commands with what they print, and the truth."""
-    parts = []
-    for number, (command, text) in enumerate(zip(COMMANDS, found["outputs"]), 1):
-        parts.append(f"**{number}.**\n\n```console\n$ horizonfree {command}\n{text}\n```")
+    """The commands, what the audit prints, and the truth."""
+    commands = "\n".join(f"$ horizonfree {command}" for command in COMMANDS)
+    parts = [
+        f"```console\n{commands}\n```",
+        f"The second one, `audit`, prints\n\n```text\n{found['outputs'][1]}\n```",
+    ]
     true, plan = found["true"], found["plan"]
     power = found["power"]
     curve = ", ".join(f"{p:.0%} after {K:,}" for K, p in zip(power["machines"], power["probability"]))
     parts.append(
-        f"**The truth**, known because the log is simulated: half a year costs {true['today']:.1f} under today's rule, "
+        f"**The truth** of the simulated log: half a year costs {true['today']:.1f} under today's rule, "
         f"{true['new']:.1f} under the new one and {true['plan']:.1f} under the plan; the best policy costs "
         f"{found['optimal']:.1f}. The plan loses {true['plan'] - found['optimal']:.1f}; likely was at most "
         f"{plan['likely_gap']:.1f} (probability 0.95), proved at most {plan['gap']:.0f}.\n\n"

@@ -137,6 +137,21 @@ def test_the_stored_page_shows_the_stored_numbers():
         assert entry["gap"][2] <= 1
 
 
+def test_certified_medians_of_the_page_are_rounded_up():
+    stored = json.loads((ROOT / "docs" / "leaderboard.json").read_text())
+    medians = {(x["explorer"], x["problem"]): x["eps"][1] for x in stored["entries"] if x["eps"] is not None}
+    found, names = {}, []
+    for line in (ROOT / "docs" / "leaderboard.md").read_text().splitlines():
+        first, *cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if first in ("Certified", "True"):
+            names = cells if first == "Certified" else []
+        elif line.startswith("| "):
+            explorer = first.removesuffix(", for one reward")
+            found |= {(explorer, name): float(x) for name, x in zip(names, cells) if x not in ("", "-")}
+    assert found.keys() == medians.keys()
+    assert all(medians[key] <= found[key] <= medians[key] + 0.01 for key in found)
+
+
 OWN = '''"""Paper: mine, 2026.
 Algorithm: uniform.
 """

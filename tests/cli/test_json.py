@@ -10,7 +10,7 @@ import pytest
 from tests.shell import TINY, Shell
 
 PAGE = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
-ROW = re.compile(r"^\| `([^`]+)` \| ([^|]+) \|", re.MULTILINE)
+ROW = re.compile(r"^- ([a-z ,]+): (`.+)$", re.MULTILINE)  # a type, and the keys that have it
 KINDS: dict[str, Any] = {
     "text": str,
     "integer": int,
@@ -27,7 +27,10 @@ def told(title: str) -> dict[str, str]:
     """The keys of a section, and their types; the section before the first title is the certificate."""
     parts = re.split(r"^## (.+)$", PAGE, flags=re.MULTILINE)
     sections = {"certificate": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
-    return {key: kind.strip() for key, kind in ROW.findall(sections[title])}
+    found = {}
+    for kind, keys in ROW.findall(sections[title]):
+        found |= dict.fromkeys(re.findall(r"`([^`]+)`", re.sub(r"\([^)]*\)", "", keys)), kind)
+    return found
 
 
 def check(value: Any, keys: dict[str, str], where: str = "") -> None:

@@ -292,4 +292,3 @@ def test_the_page_on_environments_runs(capsys):
     assert "vacuous" in capsys.readouterr().out
     assert scope["run"].problem.space.sizes == (101, 17, 4)
     assert scope["plan"].act(1, scope["observation"]) in range(4)
-    assert scope["worn"].problem.action_name(0) == "(0, 0)"

@@ -8,7 +8,7 @@ and the commit of the code.
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from horizonfree._validation import check_count, check_known
 from horizonfree.batch.explore import explore_many
 from horizonfree.errors import OptionError
 from horizonfree.explorers.registry import find_entry, label
+from horizonfree.guarantees.certificate import round_up
 from horizonfree.mdp.rewards import occupancy
 from horizonfree.models.registry import class_name
 from horizonfree.problems import make
@@ -33,22 +34,24 @@ CONSTANTS = ("constants", "scale", "bias_scale", "bonus_scale", "beta")  # optio
 TABLES = ("river-swim", "double-chain")  # problems that are explored without their model class, too
 SUFFIX = " (table)"
 MEASURES = ("eps", "gap")
-INTRODUCTION = """# Leaderboard
+INTRODUCTION = """---
+hide: [toc]
+---
 
-Algorithms on the named problems of their model class, with default options.
+# Leaderboard
+
+Algorithms on the named problems of their model class, with default options: {lengths}, at {commits}. This measures one:
 
     horizonfree leaderboard docs/leaderboard.json --explorer NAME --page docs/leaderboard.md
 
-measures an algorithm on all problems of its class and writes this page. Data: [leaderboard.json](leaderboard.json).
-
-- *Certified*: suboptimality bound for every reward of total at most 1 (95% confidence), computed from the episodes.
+- *Certified*: suboptimality bound for every reward of total at most 1 (95% confidence), computed from the episodes,
+  rounded up; 1: nothing.
 - *True*: largest suboptimality of plans in the maximum-likelihood model, over the rewards "be in s at the end" and
-  "stay in s" of every state. Smaller is better.
-- Medians over the seeds, smallest and largest in brackets. Few seeds and few episodes show large differences only.
+  "stay in s" of every state; 0: below 1e-6.
+- Medians over the seeds. Few seeds and few episodes show large differences only. Smallest and largest values, papers
+  and options: [leaderboard.json](leaderboard.json).
 - *For one reward*: the algorithm explores for a given reward, here to stay in the last state.
 - *Reconstruction*: written from memory or from an abstract, not from a printed algorithm.
-- *Constants* set radii and bonuses. Where they are not the paper's, the algorithm's own theorem does not apply; the
-  certificate does.
 - "(table)": explored without the model class; every transition probability is unknown.
 """
 
@@ -208,53 +211,56 @@ def check(board: Any) -> dict[str, Any]:
 
 def page(board: Mapping[str, Any]) -> str:
     """The leaderboard as a page in Markdown."""
-    lines = [INTRODUCTION]
-    for name in sorted({entry["problem"] for entry in board["entries"]}):
-        size = board["problems"][name]
-        lines += [
-            f"## {name}",
-            "",
-            f"{size['class']}, {size['states']} states, {size['actions']} actions, {size['horizon']} steps, "
-            f"{size['unknown']} unknown numbers.",
-            "",
-            "| algorithm | certified | true | episodes, seeds |",
-            "|---|---|---|---|",
-        ]
-        for entry in (x for x in board["entries"] if x["problem"] == name):
-            mark = ", for one reward" if entry["is_for_one_reward"] else ""
-            mark += f" ({entry['refusal']})" if "refusal" in entry else ""
-            lines.append(
-                f"| {entry['explorer']}{mark} | {_spread(entry['eps'])} | {_spread(entry['gap'])} | "
-                f"{entry['episodes']}, {len(entry['seeds'])} |"
-            )
-        lines.append("")
+    entries = board["entries"]
+    lengths = {f"{x['episodes']} episodes, {len(x['seeds'])} seeds" for x in entries}
+    commits = {f"`{x['commit']}`" if x["commit"] else f"version {x['version']}" for x in entries}
+    lines = [INTRODUCTION.format(lengths=_listed(lengths), commits=_listed(commits))]
+    for kind in sorted({size["class"] for size in board["problems"].values()}):
+        own = [x for x in entries if board["problems"][x["problem"]]["class"] == kind]
+        lines += [f"## {kind}", ""]
+        for measure, title in (("eps", "Certified"), ("gap", "True")):
+            lines += ['<div class="compact" markdown>', "", *_matrix(own, measure, title), "", "</div>", ""]
+        lines += [f"{x['explorer']}, {x['problem']}: {x['refusal']}.\n" for x in own if "refusal" in x]
     missing = [name for name in problem_names() if name not in board["problems"]]
     if missing:
-        lines += ["## Not measured yet", "", ", ".join(missing) + ".", ""]
-    lines += ["## Table 1 of the paper", "", "Rates are up to constants and logarithms.", ""]
+        lines += [f"Not measured yet: {', '.join(missing)}.", ""]
+    constants: dict[str, set[str]] = {}
+    for entry in entries:
+        constants.setdefault(entry["constants"], set()).add(entry["explorer"])
     lines += [
-        "| class | algorithm | source | rewards | bound | episodes | here |",
-        "|---|---|---|---|---|---|---|",
+        "## Constants",
+        "",
+        "They set radii and bonuses. Where they are not the paper's, the algorithm's own theorem does not apply; the "
+        "certificate does.",
+        "",
+        *(f"- {text}: {_listed(names)}" for text, names in sorted(constants.items())),
     ]
-    lines += [
-        f"| {x['model']} | {x['algorithm']} | {x['source']} | {x['scale']} | {x['kind']} | {x['rate']} | "
-        f"{label(x['explorer']) if x['explorer'] else ''} |"
-        for x in board["table1"]
-    ]
-    lines += ["", "## Algorithms", "", "| algorithm | constants | commit | paper |", "|---|---|---|---|"]
-    for name in sorted({entry["explorer"] for entry in board["entries"]}):
-        own = [entry for entry in board["entries"] if entry["explorer"] == name]
-        commits = {f"`{x['commit']}`" if x["commit"] else f"version {x['version']}" for x in own}
-        constants = " or ".join(sorted({x["constants"] for x in own}))
-        lines.append(
-            f"| {name} | {constants} | {', '.join(sorted(commits))} | {own[-1]['paper'] or 'none'} |"
-        )
     return "\n".join(lines) + "\n"
 
 
-def _spread(values: Sequence[float] | None) -> str:
-    """The median, and the smallest and the largest."""
-    if values is None:
-        return "not measured"
-    low, middle, high = (f"{x:.2g}" if abs(x) >= 1e-6 else "0" for x in values)
-    return middle if low == middle == high else f"{middle} [{low}, {high}]"
+def _listed(texts: Iterable[str]) -> str:
+    return ", ".join(sorted(texts))
+
+
+def _matrix(entries: Sequence[Mapping[str, Any]], measure: str, title: str) -> Iterator[str]:
+    """Rows of a table: the median of every algorithm on every problem."""
+    names = sorted({x["problem"] for x in entries})
+    cells = {(_marked(x), x["problem"]): _median(x, measure) for x in entries}
+    yield f"| {title} | {' | '.join(names)} |"
+    yield "|---" * (len(names) + 1) + "|"
+    for explorer in sorted({explorer for explorer, _ in cells}):
+        yield f"| {explorer} | {' | '.join(cells.get((explorer, name), '') for name in names)} |"
+
+
+def _marked(entry: Mapping[str, Any]) -> str:
+    return f"{entry['explorer']}{', for one reward' if entry['is_for_one_reward'] else ''}"
+
+
+def _median(entry: Mapping[str, Any], measure: str) -> str:
+    """The median over the seeds; certified numbers are rounded up."""
+    if entry[measure] is None:
+        return "-"
+    middle = entry[measure][1]
+    if measure == "eps":
+        return f"{round_up(middle, finest=0.01):.2g}"
+    return f"{middle:.2g}" if middle >= 1e-6 else "0"
