@@ -72,7 +72,7 @@ def extremes(
     step = np.einsum("sanr,vsar->vsan", axes, v)
     room = np.where(step < 0, p / np.where(step < 0, -step, 1.0), np.inf).min(-1, keepdims=True)
     step = np.where((rank == 1)[..., None], np.minimum(room, 1.0), 1.0) * step
-    return np.maximum(p + step, 0.0)
+    return np.asarray(np.maximum(p + step, 0.0))
 
 
 def ball_vertices(rank: int) -> Float[np.ndarray, "V rank"]:
@@ -83,7 +83,7 @@ def ball_vertices(rank: int) -> Float[np.ndarray, "V rank"]:
         return np.array([[1.0], [-1.0]])
     if rank == 2:
         angle = 2 * np.pi * np.arange(POLYGON_SIDES) / POLYGON_SIDES
-        return np.c_[np.cos(angle), np.sin(angle)] / np.cos(np.pi / POLYGON_SIDES)
+        return np.asarray(np.c_[np.cos(angle), np.sin(angle)] / np.cos(np.pi / POLYGON_SIDES))
     from scipy.spatial import ConvexHull  # loads slowly
 
     golden = (1 + np.sqrt(5)) / 2
