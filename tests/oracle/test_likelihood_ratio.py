@@ -110,6 +110,22 @@ def test_no_policy_no_kernel_and_no_function_of_the_trajectory_has_more():
     assert best > 0.7
 
 
+def test_an_adversary_with_memory_attains_it():
+    rng = np.random.default_rng(2)
+    for _ in range(30):
+        H, size = int(rng.integers(2, 5)), 10 ** rng.uniform(-2, 0)
+        p, tilts, succ = drawn(rng, size=size)
+        log_lam, j = curve(p, tilts, succ, H)
+        i = int(rng.choice([150, 200, 250]))
+        lam = float(np.exp(log_lam[i]))
+        P, P_star = np.array(twin.adversary(p, rows_of(extremes(p, tilts)), succ, 0, lam, H - 1)).T
+        assert P.sum() == pytest.approx(1)
+        assert P_star.sum() == pytest.approx(1)
+        attained = np.maximum(P_star - lam * P, 0).sum()
+        assert attained <= j[0, i] * (1 + 1e-9)
+        assert i != 200 or attained >= 0.97 * j[0, i]
+
+
 def test_transitions_that_the_estimate_excludes_are_allowed():
     """P never goes to state 1, P_star does with probability 0.2 in each of two steps: the ratio is infinite there."""
     p, succ = np.array([[[1.0, 0.0]], [[0.0, 1.0]]]), np.array([[[0, 1]], [[0, 1]]])
@@ -152,6 +168,24 @@ def test_no_plan_of_a_larger_system_loses_more_than_is_claimed(size, x64):
             tried.append(claim_adversary.ratio(rng, system, H, claimed))
             system = claim_adversary.changed(rng, system, 0.5)
     assert 0 < max(tried) <= 1 + 1e-9
+
+
+@pytest.mark.slow
+def test_no_violation_in_a_thousand_systems(x64):
+    """Hill-climbing over systems: of each move the one that loses more is kept."""
+    rng, worst, tried = np.random.default_rng(0), 0.0, 0
+    while tried < 1000:
+        d, S, H = [(2, 3, 2), (3, 4, 5), (4, 6, 8), (3, 5, 12)][rng.integers(4)]
+        make = (claim_adversary.fork, claim_adversary.drawn)[rng.integers(2)]
+        system, most = make(rng, d, S, 2, 3), 0.0
+        for _ in range(12):
+            other = claim_adversary.changed(rng, system, rng.choice([0.1, 0.3, 1.0]))
+            share = claim_adversary.ratio(rng, other, H, claimed)
+            if share >= most:
+                system, most = other, share
+            tried += 1
+        worst = max(worst, most)
+    assert 0.9 < worst <= 1 + 1e-9
 
 
 @pytest.fixture(scope="module")

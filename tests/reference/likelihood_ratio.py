@@ -52,3 +52,21 @@ def trajectories(row, H):
             for x, y, to in zip(*row(history)):
                 laws.append(((*history, int(to)), mass * x, mass_star * y))
     return np.array([law[1] for law in laws]), np.array([law[2] for law in laws])
+
+
+def adversary(p, stars, succ, s, lam, k):
+    """P and P_star of all trajectories of a policy and a kernel that follow the recursion; both have a memory, lam."""
+    if k == 0:
+        return [(1.0, 1.0)]
+
+    def value(choice):
+        a, star = choice
+        ahead = zip(star, p[s, a], succ[s, a])
+        return sum(x * exactly(p, stars, succ, to, lam * y / x, k - 1) for x, y, to in ahead if x > 0)
+
+    a, star = max(((a, star) for a in range(p.shape[1]) for star in stars[s][a]), key=value)
+    laws = []
+    for x, y, to in zip(star, p[s, a], succ[s, a]):
+        later = adversary(p, stars, succ, to, lam * y / x, k - 1) if x > 0 else [(1.0, 0.0)]
+        laws += [(y * P, x * P_star) for P, P_star in later]
+    return laws
