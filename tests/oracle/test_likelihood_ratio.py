@@ -56,6 +56,55 @@ def test_the_polytope_is_around_the_ball_and_near_it(rank):
         assert np.linalg.norm(vertices, axis=1).max() <= 1.08
 
 
+@pytest.mark.parametrize("zero", [0.0, 1e-18])
+@pytest.mark.parametrize("columns", [1, 2, 3, 4])
+def test_one_direction_keeps_the_whole_segment_beside_slots_of_probability_zero(columns, zero):
+    """Rounding of a singular vector must not shorten the segment where p is zero or tiny."""
+    rng = np.random.default_rng(columns)
+    for _ in range(100):
+        n = int(rng.integers(4, 12))
+        is_open = np.arange(n) >= rng.integers(1, 3)
+        rng.shuffle(is_open)
+        p = is_open / is_open.sum() + zero * ~is_open
+        along = np.where(is_open, rng.normal(size=n), 0.0)
+        along[is_open] -= along[is_open].mean()
+        along *= 0.9 / is_open.sum() / np.abs(along).max()
+        along[~is_open] = -zero / 2
+        weights = rng.normal(size=columns)
+        tilts = np.outer(along, weights / np.linalg.norm(weights))
+        stars = extremes(p[None, None], tilts[None, None])[:, 0, 0]
+        for end in (p + along, p - along):
+            assert np.abs(stars - end).max(1).min() <= 1e-8
+
+
+def test_two_actions_that_move_apart_lose_no_more_than_the_bound():
+    """Two slots of probability zero, one direction in three columns: N was 0 where 2 sum c^+ is lost."""
+    n, direction = 7, np.array([0.6, -0.48, 0.64])
+    p = np.array([0, 0, 0, 1, 1, 1, 1]) / 4
+    c = np.array([0, 0, 0, 0.225, 0.0604, -0.0987, -0.1867])
+    P, tilts = np.zeros((n, 2, n)), np.zeros((n, 2, n, 3))
+    P[:] = np.eye(n)[0]
+    P[0], tilts[0] = p, np.outer(c, direction)
+    succ = np.broadcast_to(np.arange(n), P.shape)
+    log_lam = grid(P, tilts, 1.0, succ, 1)
+    j = programme(P, extremes(P, tilts), succ, log_lam, 1)
+    assert (np.expm1(log_lam) + 2 * j[0]).min() >= 2 * c[c > 0].sum()
+
+
+def test_without_an_ellipsoid_nothing_is_claimed_and_negative_rounding_is_zero():
+    problem = hf.make("river-swim", states=4, horizon=6)
+    d = problem.truth.shape[0]
+    for inv, expected in [(np.full((d, d), np.nan), 1.0), (1e-6 * np.eye(d), None)]:
+        prepared = prepare(*to_device((problem.model, problem.truth, inv, inv)))
+        if expected is None:
+            p = np.asarray(prepared.p)
+            rounded = to_device(np.where(p == 0, -1e-17, p))
+            changed = eqx.tree_at(lambda x: x.p, prepared, rounded)
+            assert likelihood_ratio_bound(changed, 0.5) == likelihood_ratio_bound(prepared, 0.5) < 1
+        else:
+            assert likelihood_ratio_bound(prepared, 0.5) == expected
+
+
 @pytest.mark.parametrize(("n", "rank"), [(2, 1), (3, 2), (4, 3)])
 def test_it_is_the_programme_written_out(n, rank):
     p, tilts, succ = drawn(np.random.default_rng(rank), S=4, n=n, rank=rank)

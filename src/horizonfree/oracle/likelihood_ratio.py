@@ -27,7 +27,7 @@ MAX_RANK = (
 )
 MAX_WORK = 1e10  # additions, about half a minute; what would take more is not bounded
 POLYGON_SIDES = 24
-RELATIVE_ZERO = 1e-12  # singular values below this share of the largest are zero
+ZERO = 1e-12  # singular values below this, or this share of the largest, are zero
 MARGIN = 1e-9  # by which balls are larger, for rounding
 
 
@@ -41,8 +41,10 @@ def likelihood_ratio_bound(prepared: Prepared, beta: float) -> float:
     space = prepared.space
     # Rows of unreachable states need not be probabilities (likelihood.py).
     reachable = np.asarray(space.reachable)[:, None, None]
-    p = np.where(reachable, np.asarray(prepared.p).transpose(2, 1, 0), 0.0)
+    p = np.where(reachable, np.maximum(np.asarray(prepared.p).transpose(2, 1, 0), 0.0), 0.0)
     tilts = np.where(reachable[..., None], np.asarray(prepared.F_tilde).transpose(3, 2, 1, 0), 0.0)
+    if not np.isfinite(p).all() or not np.isfinite(tilts).all():  # no ellipsoid
+        return 1.0
     transitions = space.horizon - 1
     stars = extremes(p, 2 * beta * tilts)
     if stars is None or stars.size * GRID_POINTS * transitions > MAX_WORK:
@@ -61,17 +63,21 @@ def extremes(
     They are p + tilts v at the vertices v of a polytope around the unit ball, negative entries set to 0, or, where one
     direction is unknown, the ends of a segment, inside which all entries are at least 0.
     """
-    U, size, _ = np.linalg.svd(tilts, full_matrices=False)
-    rank = (size > RELATIVE_ZERO * size.max(-1, keepdims=True)).sum(-1)
+    _, size, basis = np.linalg.svd(tilts, full_matrices=False)
+    rank = (size > ZERO * np.minimum(size.max(-1, keepdims=True), 1.0)).sum(-1)
     most = int(rank.max())
     if most > MAX_RANK:
         return None
-    axes = (1 + MARGIN) * U[..., :most] * size[..., None, :most]
+    # Tilts times directions: entries that are zero stay zero, which left singular vectors would not give.
+    axes = (1 + MARGIN) * (tilts @ np.swapaxes(basis, -1, -2))[..., :most]
+    is_segment = (rank == 1)[..., None]
+    axes = np.where(is_segment[..., None] & (np.arange(most) > 0), 0.0, axes)
     v = ball_vertices(most)[:, None, None]
-    v = np.where((rank == 1)[..., None], np.clip(v, -1, 1), v)
+    v = np.where(is_segment, np.clip(v, -1, 1), v)
     step = np.einsum("sanr,vsar->vsan", axes, v)
-    room = np.where(step < 0, p / np.where(step < 0, -step, 1.0), np.inf).min(-1, keepdims=True)
-    step = np.where((rank == 1)[..., None], np.minimum(room, 1.0), 1.0) * step
+    error = ZERO * size.max(-1)[..., None] + 1e-15  # of rounding; entries below 0 are set to 0 in the end
+    room = np.where(step < 0, (p + error) / np.where(step < 0, -step, 1.0), np.inf).min(-1, keepdims=True)
+    step = np.where(is_segment, np.minimum(room, 1.0), 1.0) * step
     return np.asarray(np.maximum(p + step, 0.0))
 
 
