@@ -10,6 +10,7 @@ The chain, each with its cause of loss:
     M   the same maximum of Vhat                                     second norm, of Vhat itself
     T0  min over mu of mu/4 + D(mu)                                  value functions of different pairs are let free
     T   with 2 sqrt(q y) in the square                               variances are those of theta_star
+    N   a quarter of the bound by likelihood ratios                  policies and rewards may have a memory
     U   a width in every step
 """
 
@@ -22,11 +23,12 @@ from horizonfree import oracle
 from horizonfree._x64 import to_device, x64
 from horizonfree.explorers.likelihood_sets import BETA, prepared_in
 from horizonfree.oracle.exhaustive import enumerated
+from horizonfree.oracle.likelihood_ratio import likelihood_ratio_bound
 from horizonfree.oracle.variance import MUS, gather, penalised_max, variance_bound
 
 PROBLEMS, EPISODES = 24, (100, 1_000, 10_000)
 QUANTILES = (0.1, 0.5, 0.9)
-RATIOS = (("M", "Y0"), ("T0", "Y0"), ("T", "T0"), ("T", "Y0"), ("T", "M"), ("U", "M"))
+RATIOS = (("M", "Y0"), ("T0", "Y0"), ("T", "T0"), ("T", "Y0"), ("T", "M"), ("N", "M"), ("U", "M"))
 
 
 @eqx.filter_jit
@@ -50,7 +52,8 @@ def numbers(seed: int, episodes: int) -> dict[str, float]:
         g = np.minimum(BETA * penalised_max(F, p, mu / BETA, box), 0.5)
         tried.append(mu / 4 + float(at_start(gather(prepared, g, g))))
     U = float(at_start(oracle.relaxed(prepared, jnp.asarray(BETA))[1][0]))
-    return {"Y0": Y0, "M": M, "T0": min(tried), "T": variance_bound(prepared, BETA), "U": U}
+    T, N = variance_bound(prepared, BETA), likelihood_ratio_bound(prepared, BETA) / 4
+    return {"Y0": Y0, "M": M, "T0": min(tried), "T": T, "N": N, "U": U}
 
 
 def main() -> None:

@@ -12,8 +12,10 @@ from horizonfree import testing
 from horizonfree._x64 import to_device
 from horizonfree.errors import OptionError
 from horizonfree.explorers.likelihood_sets import BETA, explored_with, prepared_in
+from horizonfree.oracle.likelihood_ratio import extremes, grid
 from horizonfree.oracle.variance import MUS
 from tests.reference import claim_adversary, small
+from tests.reference import likelihood_ratio as ratio_twin
 from tests.reference import variance_bound as twin
 
 EXPLORER = "hf-ucrl-rfe++"
@@ -52,17 +54,24 @@ def relaxed_twin(P, z, H):
     return U
 
 
-def test_the_claim_is_the_least_of_U_T_and_the_evidence_written_out(run, x64):
+def test_the_claim_is_the_least_of_U_T_N_and_the_evidence_written_out(run, x64):
     claim, confidence = run.certificate(method="paper"), run.confidence()
     P, z, start = confidence.kernel.dense(), dense_tilts(confidence), run.problem.start
     U = relaxed_twin(P, z, 6)[start]
     p = np.asarray(confidence.kernel.prob)
     factors = [[x.T for x in row] for row in np.asarray(confidence.tilts)]
     T = twin.least(P, p, factors, BETA, 6, start, MUS)
+    succ, tilts = np.asarray(run.problem.space.succ), np.asarray(confidence.tilts)
+    stars = extremes(p, tilts)
+    rows = [[list(stars[:, s, a]) for a in range(len(p[0]))] for s in range(len(p))]
+    lam = np.exp(grid(p, tilts, 1.0, succ, 5))
+    N = ratio_twin.least(p, rows, succ, start, lam, 6)
     assert claim.parts["relaxed"] == pytest.approx(U, rel=1e-9)
     assert claim.parts["total_variance"] == pytest.approx(T, rel=1e-9)
+    assert claim.parts["likelihood_ratio"] == pytest.approx(N, rel=1e-6)
+    assert N < min(4 * U, 4 * T)
     assert claim.parts["evidence"] == run.certificate().eps
-    assert claim.eps == pytest.approx(min(4 * U, 4 * T, run.certificate().eps), rel=1e-9)
+    assert claim.eps == pytest.approx(min(4 * U, 4 * T, N, run.certificate().eps), rel=1e-6)
     assert claim.eps < 1
     assert "suboptimality at most" in claim.statement
     assert "any stopping time" in claim.statement

@@ -1,4 +1,4 @@
-"""T' of HF-UCRL-RFE++ under attack by systems of any size: 4 T' alone, without U.
+"""A claim of HF-UCRL-RFE++ under attack by systems of any size: 4 T alone, or the likelihood ratio alone.
 
 Two policies, a reward and theta_star are improved in turn: the reward by a linear programme in which the plan stays
 optimal in theta, the rival as the best policy in theta_star, theta_star along the derivative of what is lost, as far as
@@ -64,8 +64,13 @@ def changed(rng, system, size):
     return System(kernels, weights, root)
 
 
-def bound(system, horizon):
-    """T', and the covariance in weights; their sum is known."""
+def four_T(prepared):
+    """4 T at beta = 1."""
+    return 4 * variance_bound(prepared, 1.0)
+
+
+def bound(system, horizon, claimed=four_T):
+    """What is claimed of a prepared problem, and the covariance in weights; their sum is known."""
     kernels, weights, root = system
     problem = hf.Mixture.from_kernels(kernels, horizon=horizon, weights=weights)
     d = len(weights)
@@ -74,7 +79,7 @@ def bound(system, horizon):
     Sigma = root @ root.T + 1e-6 * np.eye(d) + 1e4 * np.abs(root).max() ** 2
     inv = to_theta @ np.linalg.inv(Sigma) @ to_theta.T  # the norm of a change of weights is that of Sigma
     prepared = oracle.prepare(*to_device((problem.model, problem.truth, inv, inv)))
-    return variance_bound(prepared, 1.0), Sigma
+    return claimed(prepared), Sigma
 
 
 def solve(P, reward):
@@ -216,9 +221,9 @@ def moved(weights, Sigma, inv, slope):
     return weights + shortest * step
 
 
-def ratio(rng, system, horizon):
-    """The share of 4 T' that is really lost; 0 where nothing is claimed."""
-    y, Sigma = bound(system, horizon)
-    if y >= 0.25:
+def ratio(rng, system, horizon, claimed=four_T):
+    """The share of the claim that is really lost; 0 where nothing is claimed."""
+    claim, Sigma = bound(system, horizon, claimed)
+    if claim >= 1:
         return 0.0
-    return worst_loss(rng, system, Sigma, horizon) / (4 * y)
+    return worst_loss(rng, system, Sigma, horizon) / claim

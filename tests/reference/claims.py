@@ -45,8 +45,13 @@ def changed(rng, attack, size):
     return Attack(kernels, weight, tilde, hat)
 
 
-def claimed(attack, horizon):
-    """min(U, T), and the kernels of theta_k and of the ends of the line on which theta_star is."""
+def four_U_or_T(prepared):
+    """4 min(U, T) from state 0, at beta = 1."""
+    return 4 * min(float(oracle.relaxed(prepared, 1.0)[1][0, 0]), variance_bound(prepared, 1.0))
+
+
+def prepared_and_laws(attack, horizon):
+    """The oracle's problem, and the kernels of theta_k and of the ends of the line on which theta_star is."""
     w = np.array([1 - attack.weight, attack.weight])
     problem = hf.Mixture.from_kernels(attack.kernels, horizon=horizon, weights=w)
     along = problem.model.parameter(np.array([0.0, 1.0]), "second") - problem.model.parameter(
@@ -54,11 +59,10 @@ def claimed(attack, horizon):
     )
     Sigma = [x @ x.T + 1e-6 * np.eye(2) for x in attack[2:]]
     prepared = oracle.prepare(*to_device((problem.model, problem.truth, *map(np.linalg.inv, Sigma))))
-    U = float(oracle.relaxed(prepared, 1.0)[1][0, problem.start])
     reach = min(2 / np.sqrt(along @ x @ along) for x in Sigma)
     ends = [np.clip(attack.weight + sign * reach, 0, 1) for sign in (-1, 1)]
     laws = [(1 - x) * attack.kernels[0] + x * attack.kernels[1] for x in (attack.weight, *ends)]
-    return min(U, variance_bound(prepared, 1.0)), laws
+    return prepared, laws
 
 
 def occupancies(P, H):
@@ -123,9 +127,10 @@ def _totals(H, S, A):
     return np.array([*rows, start]), np.append(np.zeros(len(rows)), 1.0)
 
 
-def ratio(attack, horizon):
+def ratio(attack, horizon, claimed=four_U_or_T):
     """The share of the claim that is really lost; 0 where nothing is claimed."""
-    bound, (P, *ends) = claimed(attack, horizon)
-    if bound >= 0.25:
+    prepared, (P, *ends) = prepared_and_laws(attack, horizon)
+    claim = claimed(prepared)
+    if claim >= 1:
         return 0.0
-    return max(worst_loss((P, end), horizon) for end in ends) / (4 * bound)
+    return max(worst_loss((P, end), horizon) for end in ends) / claim

@@ -9,7 +9,7 @@ Symbols: u, V, Vhat as in oracle/objective.py; Sigma_dot is the ridge at the sta
 Guarantee: with constants="paper" and probability 1 - delta, the plan made in theta_{k*} is 4 U_{k*}-optimal for every
     reward of total at most 1 (`relaxed` in the rows), and also 4 T_{k*}-optimal, T the bound by total variance
     (docs/hf-ucrl-rfe.md has the argument). With constants="scaled" there is no such theorem. With sets="likelihood",
-    plans in the maximum likelihood are min(4U, 4T)-optimal at any time, with no constants (docs/likelihood-sets.md).
+    plans in the maximum likelihood are min(4U, 4T, N)-optimal at any time, with no constants (docs/likelihood-sets.md).
     Certificates of the evidence hold in all cases.
 Departures:
     1. theta_k is not optimised over U_k: it is the least-squares point of both order-0 regressions among the valid
@@ -357,7 +357,7 @@ class HFUCRLRFE(PlugIn):
         return state.last if self.plan_with == "last" else state.best
 
     def claim_in(self, model: MixtureModel, confidence: Any, uniform: Certificate) -> Certificate | None:
-        """With likelihood sets: min(4U, 4T) at the maximum likelihood, proved at any time."""
+        """With likelihood sets: min(4U, 4T, N) at the maximum likelihood, proved at any time."""
         return claim_in(model.space, confidence, uniform) if self.sets == "likelihood" else None
 
     def claim(self, model: MixtureModel, state: State) -> Certificate | None:

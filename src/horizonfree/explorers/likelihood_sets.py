@@ -5,8 +5,8 @@ The set of the evidence (models/mixture/confidence.py) lies in an ellipsoid arou
     P_theta(.|s,a) = p_hat + z u, ||u|| <= 1,   so |(P_theta - P_hat) f| <= ||sum_s' f(s') z(s')|| for every f.      (1)
 
 That is the event of the paper with theta_k = theta_hat, both norms those of (1), and beta = 1/2, as ||theta_k -
-theta_star|| <= 1 = 2 beta. U and T need nothing else, so `claim_in` proves min(4U, 4T) at any time, with no scale and
-no moments (docs/likelihood-sets.md).
+theta_star|| <= 1 = 2 beta. U, T and the bound N by likelihood ratios need nothing else, so `claim_in` proves
+min(4U, 4T, N) at any time, with no scale and no moments (docs/likelihood-sets.md).
 
 The choice of a policy needs no proof. `explored_with` is traced, and takes the predictor for theta_hat, the information
 of the data with pseudo-counts, and the curvature 1/2 of a small change.
@@ -32,6 +32,7 @@ from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.learner import coordinates, gram, known_of, whiten
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.oracle.box import box_max
+from horizonfree.oracle.likelihood_ratio import likelihood_ratio_bound
 from horizonfree.oracle.objective import Prepared
 from horizonfree.oracle.result import relaxed
 from horizonfree.oracle.variance import variance_bound
@@ -68,16 +69,18 @@ def explored_with(model: MixtureModel, evidence: MixtureEvidence, delta: float) 
 
 @x64
 def claim_in(space: Space, confidence: MixtureConfidence, uniform: Certificate) -> Certificate:
-    """The least of 4U, 4T and the certificate of the evidence: for plans that are optimal in the maximum likelihood."""
+    """The least of 4U, 4T, N and the certificate of the evidence, for plans that are optimal in theta_hat."""
     if uniform.is_rejected:
         return uniform
     prepared = prepared_in(space, confidence)
     U = float(space.at_start(np.asarray(_relaxed(prepared)[0])))
     T = 0.0 if U == 0 else variance_bound(prepared, BETA)
-    bounds = {"4U": 4 * U, "4T": 4 * T, "evidence": uniform.eps}
+    N = 0.0 if U == 0 else likelihood_ratio_bound(prepared, BETA)
+    bounds = {"4U": 4 * U, "4T": 4 * T, "N": N, "evidence": uniform.eps}
     best = min(bounds, key=lambda name: math.inf if math.isnan(bounds[name]) else bounds[name])
     eps = at_most_one(bounds[best])
-    parts = dict(uniform.parts) | {"relaxed": U, "total_variance": T, "evidence": uniform.eps}
+    own = {"relaxed": U, "total_variance": T, "likelihood_ratio": N}
+    parts = dict(uniform.parts) | own | {"evidence": uniform.eps}
     method = f"likelihood sets, {best}"
     if round_up(eps) >= 1:
         return replace(uniform, method=method, parts=parts)

@@ -52,6 +52,7 @@ MEANINGS = {
     "four_V_hat": "bound if the explorer's search is exact",
     "relaxed": "upper bound on the explorer's uncertainty, without a search",
     "total_variance": "bound on the error of a value, by the law of total variance",
+    "likelihood_ratio": "bound on what a plan loses, by the likelihood ratio of trajectories",
     "evidence": "certificate of the evidence, with which the explorer's own is compared",
     "ball_ratio": "distance of the estimate from the centres of its confidence balls, in radii",
     "episode": "episode whose estimate is used for plans",
