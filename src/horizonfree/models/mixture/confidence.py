@@ -19,7 +19,7 @@ from horizonfree.guarantees.divergence import Divergence, RowDivergence, largest
 from horizonfree.mdp.events import Lift
 from horizonfree.mdp.rewards import StateRewards
 from horizonfree.mdp.space import Kernel, Space
-from horizonfree.models.base import Bounds, Confidence, Policy, length
+from horizonfree.models.base import Bounds, Confidence, Policy
 from horizonfree.models.mixture import tangent
 from horizonfree.models.mixture.direct import MAX_UNKNOWNS, ByKappa, Direct, Likelihood
 from horizonfree.models.mixture.ellipsoid import (
@@ -301,15 +301,8 @@ def largest_losses(
 
 def largest_loss_of(space: Space, valid: ValidSet, ball: Ellipsoid, compared: DivergenceBound) -> float:
     """The largest loss of an optimal plan of the estimate, over every theta of the ellipsoid."""
-    z = tilts(space, valid, ball)
-
-    def spread(V: Float[np.ndarray, " S"]) -> Float[np.ndarray, "S A"]:
-        if space.is_dense:
-            return length(np.einsum("sanq,n->saq", z, V))
-        return length((V[space.succ][:, :, None] @ z)[:, :, 0])
-
-    h2 = hellinger(space, valid, ball)
-    return largest_loss(space, compared.step, compared.divergence, h2, spread, np.asarray(valid.choices))
+    h2, z = hellinger(space, valid, ball), tilts(space, valid, ball)
+    return largest_loss(space, compared.step, compared.divergence, h2, z, np.asarray(valid.choices))
 
 
 def _rank(z: Float[np.ndarray, "r q"]) -> int:
