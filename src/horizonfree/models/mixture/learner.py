@@ -258,7 +258,8 @@ def pseudo_counts(valid: ValidSet) -> Float[Array, " 2"]:
 def predict(valid: ValidSet, counts: Int[Array, " R"], thetas: Float[Array, "2 d"]) -> Float[Array, "2 d"]:
     """The two predictors for the next episode, a few Newton steps from the previous ones; traceable.
 
-    They are inside Theta after any number of steps, which is all that an e-process needs.
+    They are inside Theta after any number of steps, which is all that an e-process needs. `likelihood.predict` is the
+    same in NumPy.
     """
     if valid.num_free == 0:
         return thetas
@@ -281,7 +282,7 @@ def _newton(
 ) -> tuple[Float[Array, " q"], Float[Array, ""]]:
     """One Newton step on f with a line search, and the decrement before it. Never leaves p > 0.
 
-    With many rows a whole step that takes from no row more than a share m = SAFE_DECREASE of its p is not compared
+    `likelihood._newton` is the same in NumPy. With many rows a whole step that takes from no row more than a share m = SAFE_DECREASE of its p is not compared
     with half of it: along the step f' <= D (-1 + t / (1 - m t)), D = dy'Hessian dy, and from t = 1/2 to 1 that is
     -0.03 D in all.
     """
