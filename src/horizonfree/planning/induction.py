@@ -114,22 +114,33 @@ def policy_values(
     return V
 
 
+def state_occupancy(
+    kernel: Kernel,
+    policy: Int[np.ndarray, "H S"] | Float[np.ndarray, "H S A"],
+    initial: Float[np.ndarray, " S"],
+) -> Float[np.ndarray, "H S"]:
+    """mu_h(s): mu_1 = initial, mu_{h+1}(s') = sum_{s,a} mu_h(s) pi_h(a|s) P(s'|s,a)."""
+    mu = np.zeros(policy.shape[:2])
+    mu[0] = initial
+    for h, pi in enumerate(policy[:-1]):
+        if pi.ndim == 1:
+            mu[h + 1] = _push(own_rows(kernel, pi), mu[h][:, None])
+        else:
+            mu[h + 1] = _push(kernel, mu[h][:, None] * pi)
+    return mu
+
+
 def occupancy_measure(
     kernel: Kernel,
     policy: Int[np.ndarray, "H S"] | Float[np.ndarray, "H S A"],
     initial: Float[np.ndarray, " S"],
 ) -> Float[np.ndarray, "H S A"]:
     """d_h(s,a), the probability that step h is taken in s with a, from an initial distribution."""
-    H, (S, A, _) = len(policy), kernel.prob.shape
-    d, mass = np.zeros((H, S, A)), initial
-    for h in range(H):
-        pi = policy[h]
-        if pi.ndim == 1:
-            d[h, np.arange(S), pi] = mass
-            mass = _push(own_rows(kernel, pi), mass[:, None])
-        else:
-            d[h] = mass[:, None] * pi
-            mass = _push(kernel, d[h])
+    mu = state_occupancy(kernel, policy, initial)[..., None]
+    if policy.ndim == 3:
+        return np.asarray(mu * policy)
+    d = np.zeros((*policy.shape, kernel.num_actions))
+    np.put_along_axis(d, policy[..., None], mu, -1)
     return d
 
 

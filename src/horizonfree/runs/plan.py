@@ -22,7 +22,7 @@ from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models import certify
 from horizonfree.models.base import Bounds, Confidence
 from horizonfree.models.posterior import Posterior
-from horizonfree.planning.induction import policy_values
+from horizonfree.planning.induction import policy_values, state_occupancy
 from horizonfree.runs.certificate_files import Claim, of_policy
 from horizonfree.runs.credible import LEVEL, Credible, probability_better
 
@@ -93,7 +93,9 @@ class Plan(ReprMixin):
     @cached_property
     def occupancy(self) -> Float[np.ndarray, "H S"]:
         """The occupancy measure: the probability of each state at each step, in the estimate."""
-        return occupancy(self.kernel, self.policy, self.start)
+        if self.start is None:
+            raise ShapeError("this plan has no start; make it with run.plan(reward)")
+        return state_occupancy(self.kernel, self.policy, self.start)
 
     def _repr_table(self) -> ReprTable:
         level = confidence_of(self.certificate.delta)
@@ -290,22 +292,6 @@ def make_plan(
 def start_distribution_of(space: Space) -> Float[np.ndarray, " S"]:
     """The distribution of the first state; if it is unknown, 1 for each possible first state."""
     return space.starts().astype(np.float64) if space.initial is None else np.asarray(space.initial)
-
-
-def occupancy(
-    kernel: Kernel, policy: np.ndarray, start: Float[np.ndarray, " S"] | None
-) -> Float[np.ndarray, "H S"]:
-    """The occupancy measure: mu_1 = start, mu_{h+1}(s') = sum_{s,a} mu_h(s) pi_h(a|s) P(s'|s,a)."""
-    if start is None:
-        raise ShapeError("this plan has no start; make it with run.plan(reward)")
-    succ, prob = np.asarray(kernel.succ), np.asarray(kernel.prob)
-    mu = np.zeros(policy.shape[:2])
-    mu[0] = start
-    for h in range(len(policy) - 1):
-        pi = np.eye(succ.shape[1])[policy[h]] if policy.ndim == 2 else policy[h]
-        flow = mu[h][:, None, None] * pi[:, :, None] * prob
-        np.add.at(mu[h + 1], succ, flow)
-    return mu
 
 
 @dataclass(frozen=True, eq=False)

@@ -282,9 +282,9 @@ def _newton(
 ) -> tuple[Float[Array, " q"], Float[Array, ""]]:
     """One Newton step on f with a line search, and the decrement before it. Never leaves p > 0.
 
-    `likelihood._newton` is the same in NumPy. With many rows a whole step that takes from no row more than a share m = SAFE_DECREASE of its p is not compared
-    with half of it: along the step f' <= D (-1 + t / (1 - m t)), D = dy'Hessian dy, and from t = 1/2 to 1 that is
-    -0.03 D in all.
+    `likelihood._newton` is the same in NumPy. With many rows a whole step that takes from no row more than a share
+    m = SAFE_DECREASE of its p is not compared with half of it: along the step f' <= D (-1 + t / (1 - m t)), D =
+    dy'Hessian dy, and from t = 1/2 to 1 that is -0.03 D in all.
     """
     p = jnp.where(c > 0, coords.p(y), 1.0)
     w = c / p

@@ -81,7 +81,10 @@ def pseudo_counts(valid: ValidSet) -> tuple[float, float]:
 def predict(
     valid: ValidSet, counts: Int[np.ndarray, " R"], thetas: Float[np.ndarray, "2 d"]
 ) -> Float[np.ndarray, "2 d"]:
-    """The two predictors for the next episode, a few Newton steps from the previous ones; `learner.predict` is traced."""
+    """The two predictors for the next episode, a few Newton steps from the previous ones.
+
+    `learner.predict` is the same, traced.
+    """
     if valid.num_free == 0:
         return thetas
     coords, free, result = coordinates(valid), np.asarray(valid.free), []
