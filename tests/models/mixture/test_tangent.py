@@ -77,6 +77,17 @@ def test_a_pass_over_the_states_that_can_be_occupied_gives_the_same_numbers(name
             np.testing.assert_array_equal(x, y)
 
 
+def test_a_plan_is_optimal_in_the_estimate_though_states_out_of_reach_have_no_transitions_there():
+    """Within five steps a state may lead to another where no episode can act: its values do not count."""
+    run = hf.explore(hf.make("zoned-grid", size=6, horizon=5), "uniform", episodes=3, progress=False)
+    confidence, rng = run.confidence(), np.random.default_rng(0)
+    assert not confidence.space.reachable.all()
+    for _ in range(5):
+        reward = rng.random(run.problem.space.sizes) / 5
+        plan = best_plan(confidence.kernel, reward).policy
+        assert certify.bounds(confidence, reward, plan).gaps["uniform"] <= confidence.eps
+
+
 def test_the_true_value_of_a_policy_lies_between_low_and_high(case):
     H, S, A = case.space.sizes
     for i in range(4):
