@@ -59,6 +59,7 @@ def commands(folder: Path, env: dict[str, str], is_large: bool) -> dict[str, lis
         f"plan --goal ({name})": [*HORIZONFREE, "plan", str(x), "--goal", str(s)]
         for name, (x, s) in runs.items()
     }
+    found |= {f"{name}, --draws 0": [*command, "--draws", "0"] for name, command in found.items()}
     found["certify"] = [*HORIZONFREE, "certify", str(grid)]
     found["certify --rewards goals"] = [*HORIZONFREE, "certify", str(grid), "--rewards", "goals"]
     return found | {name: [*HORIZONFREE, name] for name in ("problems", "explorers", "theory")}

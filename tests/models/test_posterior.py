@@ -366,6 +366,29 @@ def test_what_has_no_posterior_says_so():
         posterior(model, dataclasses.replace(evidence, impossible=np.int32(2)))
 
 
+@pytest.mark.skipif(by_hit_and_run._compiled() is None, reason="no compiler")
+@pytest.mark.parametrize("C", [1, 16])
+@pytest.mark.parametrize("m", [0, 1, 12])
+def test_the_compiled_step_of_slice_sampling_agrees_with_its_definition(C, m):
+    """The same random numbers, points and levels; with narrow slices, so that there are many proposals."""
+    moves = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        p, e = rng.random((C, m)) + 1e-3, 10.0 ** rng.uniform(0, 6, m)
+        dp = (rng.random((C, m)) - 0.5) * p  # p + t dp >= 0 for t in [-2, 2]
+        now = np.log(p) @ e
+        results = []
+        for function in (by_hit_and_run._compiled(), by_hit_and_run.shrink):
+            generator, fields = np.random.default_rng(seed), [now - 1, np.full(C, -2.0), np.full(C, 2.0)]
+            x = by_hit_and_run._Chords(p, dp, e, *fields, np.zeros(C), now.copy())
+            function(x, generator)
+            results.append((*x, [generator.random()]))
+        for compiled, literal in zip(*results):
+            np.testing.assert_allclose(compiled, literal, rtol=1e-9, atol=1e-12)
+        moves += np.count_nonzero(results[0][6])
+    assert moves > 10 * C
+
+
 def test_chains_that_have_not_converged_are_refused():
     run = logged(choosing(np.full(12, 1 / 12)), episodes=3)
     target, _ = by_hit_and_run._of_weights(run.problem.model.valid, np.asarray(run.evidence.row_counts), None)

@@ -18,6 +18,10 @@
 #include <stdlib.h>
 
 #include "penalised.c"
+#elif defined(CHORD)
+#include <stdlib.h>
+
+#include "chord.c"
 #endif
 
 static uint64_t state = 1;
@@ -35,7 +39,7 @@ static void *numbers(int64_t count) {
     return x;
 }
 
-#ifndef PENALISED
+#if !defined(PENALISED) && !defined(CHORD)
 static int32_t *integers(int64_t count, int64_t end) {
     int32_t *x = malloc((size_t)count * sizeof *x);
     for (int64_t i = 0; i < count; i++) x[i] = (int32_t)below(end);
@@ -140,6 +144,25 @@ static void call(int64_t S, int64_t A, int64_t n, int64_t H) {
     for (int64_t i = 0; i < X; i++)
         if (!(out[i] >= 0)) exit(2);
     void *all[] = {F, p, out, scratch};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+#elif defined(CHORD)
+static double next(void *generator) {
+    (void)generator;
+    return draw();
+}
+
+static void call(int64_t C, int64_t A, int64_t n, int64_t H) {
+    const int64_t m = n * A - 1; /* also none */
+    double *p = numbers(C * m), *dp = numbers(C * m), *e = numbers(m), *least = numbers(C);
+    double *low = numbers(C), *high = numbers(C), *t = numbers(C), *now = numbers(C);
+    int64_t *pending = malloc((size_t)C * sizeof *pending);
+    for (int64_t c = 0; c < C; c++) low[c] = -low[c], t[c] = 0;
+    const Chords x = {C, m, H, 1e-300, p, dp, e, least, low, high, t, now, pending};
+    horizonfree_chords(&x, next, NULL);
+    for (int64_t c = 0; c < C; c++)
+        if (!(-1 <= low[c] && low[c] <= t[c] && t[c] <= high[c] && high[c] <= 1)) exit(2);
+    void *all[] = {p, dp, e, least, low, high, t, now, pending};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 #endif

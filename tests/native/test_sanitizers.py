@@ -11,7 +11,7 @@ __all__ = ["build"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kernel", ["ORACLE", "DESIGN", "PLANNING", "HINGE", "PENALISED"])
+@pytest.mark.parametrize("kernel", ["ORACLE", "DESIGN", "PLANNING", "HINGE", "PENALISED", "CHORD"])
 @pytest.mark.parametrize("level", ["baseline", "x86-64-v3", "x86-64-v4"])
 def test_no_kernel_leaves_its_arrays(build, kernel, level, tmp_path):
     compiler = build.find_compiler()

@@ -34,8 +34,9 @@ bound, and all values in between, is a lower bound (`least_loss`). With it, the 
 without computing those that cannot be it.
 """
 
+from __future__ import annotations
+
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -43,8 +44,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from horizonfree._arrays import Array
-from horizonfree.mdp.space import Kernel, Space
-from horizonfree.planning.induction import largest_totals
+from horizonfree.mdp.space import Kernel, Space, occupied_states
+from horizonfree.planning.induction import largest_of_actions, largest_totals, occupied_blocks
 
 STOP_THRESHOLDS = (
     math.inf,
@@ -163,17 +164,16 @@ def divergence(space: Space, step: RowDivergence) -> Divergence:
     return best
 
 
-Spread = Callable[[Float[np.ndarray, " S"]], Float[np.ndarray, "S A"]]
-Two = tuple[Float[np.ndarray, " S"], Float[np.ndarray, " S"]]
+Two = tuple[Float[np.ndarray, " B"], Float[np.ndarray, " B"]]
 
 
 class Doubt(NamedTuple):
     """From a state or (s,a) on: the divergence, the probability to leave the comparison, D, and the loss G."""
 
-    kappa: Float[np.ndarray, "S *A"]
-    hit: Float[np.ndarray, "S *A"]
-    D: Float[np.ndarray, "S *A"]
-    G: Float[np.ndarray, "S *A"]
+    kappa: Float[np.ndarray, S * A]
+    hit: Float[np.ndarray, S * A]
+    D: Float[np.ndarray, S * A]
+    G: Float[np.ndarray, S * A]
 
 
 def largest_loss(
@@ -181,24 +181,30 @@ def largest_loss(
     step: RowDivergence,
     worst: Divergence,
     h2: Float[np.ndarray, "S A"],
-    spread: Spread,
+    tilts: Float[np.ndarray, "S A n q"],
     choices: Bool[np.ndarray, "S A"],
 ) -> float:
-    """G_1 at the start. `spread(V)` bounds |P_theta V - P_hat V| for every parameter that the data allow."""
-    o = np.zeros(space.num_states)
-    after = Doubt(o, o, o, o)
-    for _ in range(space.horizon - 1):
-        mean = Doubt(*(step.kernel.expect(x) for x in after))
-        now = Doubt(
-            kappa=np.where(worst.stop, 0.0, step.cost + mean.kappa / (1 - step.leak)),
-            hit=np.minimum(np.where(worst.stop, 1.0, step.leak + mean.hit), 1.0),
-            D=np.minimum(h2 + mean.D + spread(after.D) / 2, 1.0),
-            G=np.minimum(mean.G + spread(after.G), 1.0),
-        )
-        most = Doubt(*(x.max(-1) for x in now))
-        of_all, of_two = _eps_of_policies(now, choices)
-        after = most._replace(G=np.minimum(of_all, np.maximum(of_two, most.G)))
-    return float(space.at_start(after.G))
+    """G_1 at the start. P_theta = p + z'u with ||u|| <= 1, so |P_theta V - P_hat V| <= ||sum z V||."""
+    rows, succ = np.concatenate([step.kernel.prob[..., None], tilts], -1), np.asarray(space.succ)
+    after = np.zeros((space.num_states, len(Doubt._fields)))
+    for occupied in occupied_states(space)[-2::-1]:  # the last transition touches no reward
+        now = np.zeros_like(after)
+        for s in occupied_blocks(space, occupied):
+            at_slot = after if space.is_dense else after.take(succ[s], axis=0)
+            products = at_slot.swapaxes(-1, -2) @ rows[s]
+            mean, slope = Doubt(*np.moveaxis(products[..., 0], -1, 0)), products[..., 2:, 1:]
+            of_D, of_G = np.sqrt(np.einsum("sakq,sakq->ksa", slope, slope))
+            doubt = Doubt(
+                kappa=np.where(worst.stop[s], 0.0, step.cost[s] + mean.kappa / (1 - step.leak[s])),
+                hit=np.minimum(np.where(worst.stop[s], 1.0, step.leak[s] + mean.hit), 1.0),
+                D=np.minimum(h2[s] + mean.D + of_D / 2, 1.0),
+                G=np.minimum(mean.G + of_G, 1.0),
+            )
+            of_all, of_two = _eps_of_policies(doubt, choices[s])
+            most = Doubt(*(largest_of_actions(x) for x in doubt))
+            now[s] = np.stack(most._replace(G=np.minimum(of_all, np.maximum(of_two, most.G))), -1)
+        after = now
+    return float(space.at_start(after[:, -1]))
 
 
 def least_loss(
@@ -222,7 +228,7 @@ def _eps_of_policies(
 ) -> tuple[Float[np.ndarray, " S"], Float[np.ndarray, " S"]]:
     """eps of all policies, and the largest eps over two actions that do not do the same (0 where all do)."""
     distances = now[:3]  # kappa, hit, D
-    of_all = _eps(*((x.max(-1), x.max(-1)) for x in distances))
+    of_all = _eps(*((x, x) for x in map(largest_of_actions, distances)))
     of_two = _eps(*(_two_largest(x, choices) for x in distances))
     return of_all, np.where(choices.sum(-1) > 1, of_two, 0.0)
 

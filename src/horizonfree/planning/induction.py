@@ -15,10 +15,11 @@ import numpy as np
 from horizonfree.planning import native
 
 if TYPE_CHECKING:
-    from jaxtyping import Float, Int
+    from jaxtyping import Bool, Float, Int
 
     from horizonfree.mdp.space import Kernel, Space
 
+STATES_PER_BLOCK = 1024  # of a backward pass: their successors' numbers stay in the cache
 TIE = 1e-10  # the slack of explorers, as a share of the maximum: above rounding, below what matters
 ROUNDING = 1e-13  # the slack of plans: the order in which a row is summed decides nothing
 
@@ -80,6 +81,12 @@ def greedy(
     return Q.max(-1), nearly_best(Q, -1, slack).argmax(-1).astype(np.int32)
 
 
+def largest_of_actions(x: Float[np.ndarray, "S A"]) -> Float[np.ndarray, " S"]:
+    """The maximum over actions; with the states side by side, NumPy takes a tenth of the time."""
+    result: np.ndarray = np.ascontiguousarray(x.T).max(0)
+    return result
+
+
 def nearly_best(x: Any, axis: int, slack: float = TIE) -> Any:
     """Which entries fall short of the maximum by at most a share `slack` of it; of NumPy's arrays or traced ones.
 
@@ -107,22 +114,33 @@ def policy_values(
     return V
 
 
+def state_occupancy(
+    kernel: Kernel,
+    policy: Int[np.ndarray, "H S"] | Float[np.ndarray, "H S A"],
+    initial: Float[np.ndarray, " S"],
+) -> Float[np.ndarray, "H S"]:
+    """mu_h(s): mu_1 = initial, mu_{h+1}(s') = sum_{s,a} mu_h(s) pi_h(a|s) P(s'|s,a)."""
+    mu = np.zeros(policy.shape[:2])
+    mu[0] = initial
+    for h, pi in enumerate(policy[:-1]):
+        if pi.ndim == 1:
+            mu[h + 1] = _push(own_rows(kernel, pi), mu[h][:, None])
+        else:
+            mu[h + 1] = _push(kernel, mu[h][:, None] * pi)
+    return mu
+
+
 def occupancy_measure(
     kernel: Kernel,
     policy: Int[np.ndarray, "H S"] | Float[np.ndarray, "H S A"],
     initial: Float[np.ndarray, " S"],
 ) -> Float[np.ndarray, "H S A"]:
     """d_h(s,a), the probability that step h is taken in s with a, from an initial distribution."""
-    H, (S, A, _) = len(policy), kernel.prob.shape
-    d, mass = np.zeros((H, S, A)), initial
-    for h in range(H):
-        pi = policy[h]
-        if pi.ndim == 1:
-            d[h, np.arange(S), pi] = mass
-            mass = _push(own_rows(kernel, pi), mass[:, None])
-        else:
-            d[h] = mass[:, None] * pi
-            mass = _push(kernel, d[h])
+    mu = state_occupancy(kernel, policy, initial)[..., None]
+    if policy.ndim == 3:
+        return np.asarray(mu * policy)
+    d = np.zeros((*policy.shape, kernel.num_actions))
+    np.put_along_axis(d, policy[..., None], mu, -1)
     return d
 
 
@@ -153,8 +171,20 @@ def largest_totals(
             return np.asarray(reward + kernel.expect(best.V[0]))
     Q: np.ndarray = np.minimum(reward, cap)
     for _ in range(steps - 1):
-        Q = np.minimum(reward + kernel.expect(Q.max(-1)), cap)
+        Q = np.minimum(reward + kernel.expect(largest_of_actions(Q)), cap)
     return Q
+
+
+def occupied_blocks(space: Space, occupied: Bool[np.ndarray, " S"]) -> list[Int[np.ndarray, " B"] | slice]:
+    """The states of one step of a backward pass, block by block; all of them at once where the kernel is dense.
+
+    A value at the start depends on the states alone that an episode can occupy at each step (`occupied_states`): no
+    transition leads from one of these to any other state of the next step. In the others a pass leaves zeros.
+    """
+    if space.is_dense:
+        return [slice(None)]
+    states = np.flatnonzero(occupied)
+    return [states[i : i + STATES_PER_BLOCK] for i in range(0, len(states), STATES_PER_BLOCK)]
 
 
 def best_total(space: Space, kernel: Kernel, reward: Float[np.ndarray, "S A"]) -> float:

@@ -1,5 +1,7 @@
 """Answers of a run: a plan for one reward, and the comparison of two policies."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
@@ -20,7 +22,7 @@ from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models import certify
 from horizonfree.models.base import Bounds, Confidence
 from horizonfree.models.posterior import Posterior
-from horizonfree.planning.induction import policy_values
+from horizonfree.planning.induction import policy_values, state_occupancy
 from horizonfree.runs.certificate_files import Claim, of_policy
 from horizonfree.runs.credible import LEVEL, Credible, probability_better
 
@@ -91,7 +93,9 @@ class Plan(ReprMixin):
     @cached_property
     def occupancy(self) -> Float[np.ndarray, "H S"]:
         """The occupancy measure: the probability of each state at each step, in the estimate."""
-        return occupancy(self.kernel, self.policy, self.start)
+        if self.start is None:
+            raise ShapeError("this plan has no start; make it with run.plan(reward)")
+        return state_occupancy(self.kernel, self.policy, self.start)
 
     def _repr_table(self) -> ReprTable:
         level = confidence_of(self.certificate.delta)
@@ -113,7 +117,7 @@ class Plan(ReprMixin):
         lines.append(("time in", ", ".join(times)))
         return ReprTable(f"Plan for {len(self.policy)} steps from {first}", lines)
 
-    def to_pandas(self) -> "pandas.DataFrame":
+    def to_pandas(self) -> pandas.DataFrame:
         """One row for each step (from 0) and state: the action, and the probability to be there."""
         step, state = (x.ravel() for x in np.indices(self.policy.shape[:2]))
         actions = self.policy if self.policy.ndim == 2 else self.policy.argmax(axis=-1)
@@ -138,7 +142,7 @@ class Plan(ReprMixin):
         choice = self.policy[h, number_of(self.layout, "states", state, S)]
         return int(choice if choice.ndim == 0 else choice.argmax())
 
-    def rollout(self, env: Any, *, seed: int = 0, encode: Callable[[Any], int] | None = None) -> "Rollout":
+    def rollout(self, env: Any, *, seed: int = 0, encode: Callable[[Any], int] | None = None) -> Rollout:
         """One episode of a Gymnasium environment under this policy, from wherever it starts.
 
         encode: observation -> state, as for `explore`. The rewards are those of the environment.
@@ -288,22 +292,6 @@ def make_plan(
 def start_distribution_of(space: Space) -> Float[np.ndarray, " S"]:
     """The distribution of the first state; if it is unknown, 1 for each possible first state."""
     return space.starts().astype(np.float64) if space.initial is None else np.asarray(space.initial)
-
-
-def occupancy(
-    kernel: Kernel, policy: np.ndarray, start: Float[np.ndarray, " S"] | None
-) -> Float[np.ndarray, "H S"]:
-    """The occupancy measure: mu_1 = start, mu_{h+1}(s') = sum_{s,a} mu_h(s) pi_h(a|s) P(s'|s,a)."""
-    if start is None:
-        raise ShapeError("this plan has no start; make it with run.plan(reward)")
-    succ, prob = np.asarray(kernel.succ), np.asarray(kernel.prob)
-    mu = np.zeros(policy.shape[:2])
-    mu[0] = start
-    for h in range(len(policy) - 1):
-        pi = np.eye(succ.shape[1])[policy[h]] if policy.ndim == 2 else policy[h]
-        flow = mu[h][:, None, None] * pi[:, :, None] * prob
-        np.add.at(mu[h + 1], succ, flow)
-    return mu
 
 
 @dataclass(frozen=True, eq=False)

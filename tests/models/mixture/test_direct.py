@@ -15,7 +15,14 @@ from horizonfree.errors import ModelError, OptionError
 from horizonfree.mdp.space import Kernel
 from horizonfree.models import certify
 from horizonfree.models.mixture import evidence as ev
-from horizonfree.models.mixture.direct import RELATIVE_TOLERANCE, cube, cut, direct
+from horizonfree.models.mixture.direct import (
+    MAX_HINGES,
+    MAX_PROGRAMMES,
+    RELATIVE_TOLERANCE,
+    Likelihood,
+    cube,
+    cut,
+)
 from tests.reference import certificates as ref
 from tests.reference import small
 from tests.reference.backward_induction import optimal
@@ -42,11 +49,11 @@ class Case:
         self.confidence = certify.confidence(self.model, self.evidence, delta=DELTA)
         self.U = likelihood_set(self.valid, self.evidence, int(self.confidence.bet), delta=DELTA)
 
-    def direct(self, **options):
+    def direct(self, programmes=MAX_PROGRAMMES, hinges=MAX_HINGES):
         counts = self.evidence.since[self.confidence.bet]
         found = self.confidence
-        given = self.space, self.valid, counts, found.ball, found.step, found.is_out
-        return direct(*given, **options)
+        U = Likelihood(self.space, self.valid, counts, found.ball, found.step, found.is_out)
+        return U.by_hinge(U.by_kappa(programmes), hinges)
 
     def certificate(self, method="direct"):
         return certify.uniform(self.model, self.evidence, self.confidence, method)

@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 
+import horizonfree as hf
+from horizonfree.mdp.space import occupied_states
 from horizonfree.models import certify
+from horizonfree.models.mixture import tangent
 from horizonfree.models.mixture.tangent import MAX_SECOND_ORDER
+from horizonfree.planning import induction
 from horizonfree.planning.induction import best_plan
 from tests.reference import cases, small
 from tests.reference import certificates as ref
@@ -23,12 +27,12 @@ def test_the_tangent_bound_agrees_with_its_literal_recursion(case):
         confidence = case.confidences[i]
         reward = cases.random_reward(rng, H, S, A)
         policy = case.plan(i, reward) if i % 2 else rng.integers(A, size=(H, S))
-        tangent = case.for_reward(i, reward, policy)[0].gaps["tangent"]
+        gap = case.for_reward(i, reward, policy)[0].gaps["tangent"]
         z = case.slots(confidence.ball.z)
         literal = ref.tangent(confidence.step.kernel.dense(), z, reward, policy, case.start)
-        assert tangent >= literal - 1e-9  # operator norms are bounded from above
+        assert gap >= literal - 1e-9  # operator norms are bounded from above
         if q <= 3:
-            assert tangent <= literal * q ** (1 / 16) + 1e-9
+            assert gap <= literal * q ** (1 / 16) + 1e-9
 
 
 def test_many_directions_are_bounded_without_the_second_order():
@@ -39,11 +43,49 @@ def test_many_directions_are_bounded_without_the_second_order():
         rng = np.random.default_rng(i)
         reward = cases.random_reward(rng, 3, 3, 3)
         for policy in (case.plan(i, reward), rng.integers(3, size=(3, 3))):
-            tangent = case.for_reward(i, reward, policy)[0].gaps["tangent"]
+            gap = case.for_reward(i, reward, policy)[0].gaps["tangent"]
             points = case.points_of_U(i, rng, 30)
             worst = max(ref.regret(case.kernel(theta), reward, policy, case.start) for theta in points)
-            assert worst <= tangent + 1e-9
-        assert tangent < 1
+            assert worst <= gap + 1e-9
+        assert gap < 1
+
+
+@pytest.mark.parametrize("name", ["zoned-grid", "river-swim"])
+def test_a_pass_over_the_states_that_can_be_occupied_gives_the_same_numbers(name, monkeypatch):
+    """Beside `back` over all states; in blocks of three states. Other actions elsewhere change nothing."""
+    monkeypatch.setattr(induction, "STATES_PER_BLOCK", 3)
+    run = hf.explore(hf.make(name, horizon=6), "uniform", episodes=30, progress=False)
+    confidence, (H, S, A) = run.confidence(), run.problem.space.sizes
+    assert not confidence.space.is_dense
+    occupied, rng = occupied_states(confidence.space), np.random.default_rng(0)
+    assert 0 < occupied.mean() < 0.9
+    for stochastic in (False, True):
+        reward = cases.random_reward(rng, H, S, A)
+        policy = rng.dirichlet(np.ones(A), (H, S)) if stochastic else rng.integers(A, size=(H, S))
+        found, shortfall = tangent.at_start(confidence, reward, policy)
+        values = tangent.at_end(confidence)
+        with np.errstate(all="ignore"):  # infinite divergences
+            for h in reversed(range(H)):
+                values, _ = tangent.back(confidence, values, reward[h], policy[h], is_last=h == H - 1)
+        for x, y in zip(found, values):
+            np.testing.assert_allclose(x, y[confidence.space.start], rtol=1e-12, atol=1e-15)
+        other = policy.copy()
+        other[~occupied] = policy[0, confidence.space.start]
+        again, same = tangent.at_start(confidence, reward, other)
+        assert shortfall == same
+        for x, y in zip(found, again):
+            np.testing.assert_array_equal(x, y)
+
+
+def test_a_plan_is_optimal_in_the_estimate_though_states_out_of_reach_have_no_transitions_there():
+    """Within five steps a state may lead to another where no episode can act: its values do not count."""
+    run = hf.explore(hf.make("zoned-grid", size=6, horizon=5), "uniform", episodes=3, progress=False)
+    confidence, rng = run.confidence(), np.random.default_rng(0)
+    assert not confidence.space.reachable.all()
+    for _ in range(5):
+        reward = rng.random(run.problem.space.sizes) / 5
+        plan = best_plan(confidence.kernel, reward).policy
+        assert certify.bounds(confidence, reward, plan).gaps["uniform"] <= confidence.eps
 
 
 def test_the_true_value_of_a_policy_lies_between_low_and_high(case):

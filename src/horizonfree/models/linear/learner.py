@@ -5,6 +5,8 @@
 `violation` tests membership in the confidence set, with the formulas of bounds.py.
 """
 
+from __future__ import annotations
+
 from itertools import product
 
 import jax.numpy as jnp

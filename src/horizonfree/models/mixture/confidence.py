@@ -5,6 +5,8 @@ suboptimality bound that follows. The e-process with the smallest uniform gap is
 plan with, and its eps bounds the gap of such a plan for every reward at once. docs/certificates.md has the proofs.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -19,7 +21,7 @@ from horizonfree.guarantees.divergence import Divergence, RowDivergence, largest
 from horizonfree.mdp.events import Lift
 from horizonfree.mdp.rewards import StateRewards
 from horizonfree.mdp.space import Kernel, Space
-from horizonfree.models.base import Bounds, Confidence, Policy, length
+from horizonfree.models.base import Bounds, Confidence, Policy
 from horizonfree.models.mixture import tangent
 from horizonfree.models.mixture.direct import MAX_UNKNOWNS, ByKappa, Direct, Likelihood
 from horizonfree.models.mixture.ellipsoid import (
@@ -126,7 +128,7 @@ class MixtureConfidence(Confidence):
         used = int(self.episodes) - int(self.starts[self.bet])
         return max(0.0, math.ceil(used * (behind / (-math.log1p(-(target**2)) / 2) - 1)))
 
-    def after(self, times: float) -> tuple["MixtureConfidence", float]:
+    def after(self, times: float) -> tuple[MixtureConfidence, float]:
         """The ellipsoid shrinks like 1/sqrt(times), divergences like 1/times, with the data of the e-process."""
         used = int(self.episodes) - int(self.starts[self.bet])
         root = math.sqrt(times)
@@ -209,7 +211,7 @@ class MixtureConfidence(Confidence):
         """The confidence set projected on every entry."""
         return entry_intervals(self.space, self.valid, self.ball)
 
-    def lifted(self, lift: Lift) -> "MixtureConfidence":
+    def lifted(self, lift: Lift) -> MixtureConfidence:
         """kappa and hit, maxima over all policies, depend on the rows alone and stay valid.
 
         `eps` does not: the choice theorem charges nothing where two actions have the same law, and a lifted state
@@ -301,15 +303,8 @@ def largest_losses(
 
 def largest_loss_of(space: Space, valid: ValidSet, ball: Ellipsoid, compared: DivergenceBound) -> float:
     """The largest loss of an optimal plan of the estimate, over every theta of the ellipsoid."""
-    z = tilts(space, valid, ball)
-
-    def spread(V: Float[np.ndarray, " S"]) -> Float[np.ndarray, "S A"]:
-        if space.is_dense:
-            return length(np.einsum("sanq,n->saq", z, V))
-        return length((V[space.succ][:, :, None] @ z)[:, :, 0])
-
-    h2 = hellinger(space, valid, ball)
-    return largest_loss(space, compared.step, compared.divergence, h2, spread, np.asarray(valid.choices))
+    h2, z = hellinger(space, valid, ball), tilts(space, valid, ball)
+    return largest_loss(space, compared.step, compared.divergence, h2, z, np.asarray(valid.choices))
 
 
 def _rank(z: Float[np.ndarray, "r q"]) -> int:

@@ -20,9 +20,10 @@ plane that separates the two is one of
 The first holds for any u_b, as f is convex: no rounding in u_b matters.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -176,8 +177,8 @@ class Direct:
 class ByKappa:
     """The first stage: `result` is the gap by kappa and hit, for the bad set `stop`; `matters` are its rows outside it.
 
-    `least`: the second stage proves no smaller gap, since some parameter of U attains that much. `is_final`: there is
-    no second stage, as kappa is zero or infinite.
+    `least`: the second stage proves no smaller gap, since some parameter of U attains that much. `comparison` has the
+    programmes of the second stage; None where there is none, as kappa is zero or infinite.
     """
 
     result: Direct
@@ -185,7 +186,7 @@ class ByKappa:
     polytope: Polytope
     stop: Bool[np.ndarray, "S A"]
     matters: Bool[np.ndarray, " R"]
-    is_final: bool
+    comparison: Hinge | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,8 +211,34 @@ class Likelihood:
         return Separation(Z, np.asarray(self.counts)[free], below, above, max(ball.slack, PLANE_MARGIN))
 
     def kappas(self, stop: Bool[np.ndarray, "S A"], matters: Bool[np.ndarray, " R"]) -> Kappas:
-        """kappa at points u, with a bad set."""
-        return _in_blocks(partial(_kappas, self.space, self.valid, self.ball, self.step, stop, matters))
+        """kappa at points u, with a bad set; some points at a time, so that numbers stay in the cache."""
+
+        def kappas(u: Points) -> Float[np.ndarray, " m"]:
+            blocks = (u[i : i + POINTS_PER_BLOCK] for i in range(0, len(u), POINTS_PER_BLOCK))
+            return np.concatenate([self._kappas(block, stop, matters) for block in blocks])
+
+        return kappas
+
+    def _kappas(
+        self, u: Points, stop: Bool[np.ndarray, "S A"], matters: Bool[np.ndarray, " R"]
+    ) -> Float[np.ndarray, " m"]:
+        """kappa at each u; infinite where p_theta is not positive on some row that matters."""
+        space, leak = self.space, self.step.leak
+        p = np.where(matters, self.ball.p, 1.0)
+        x = np.where(matters, u @ self.ball.z.T / p, 0.0)
+        is_finite = np.asarray((x > -1).all(-1))
+        kl = -p * np.log1p(np.where(is_finite[:, None], x, 0.0))
+        inside = at_slots(kl.T, self.valid.row_of).sum(2)  # S A m
+        cost = inside / (1 - leak)[..., None] - np.log1p(-leak)[..., None]
+        cost = np.where((space.reachable[:, None] & ~stop)[..., None], cost, 0.0)
+        if space.horizon < 2:
+            return np.where(is_finite, 0.0, np.inf)
+        # `divergence.largest_sum` of all costs together
+        prob, Q = self.step.kernel.prob * np.where(stop, 0.0, 1 / (1 - leak))[..., None], cost
+        for _ in range(space.horizon - 2):
+            V = Q.max(1)
+            Q = cost + (prob @ V if space.is_dense else (prob[:, :, None] @ V[space.succ])[:, :, 0])
+        return np.where(is_finite, space.at_start(Q.max(1).T), np.inf)
 
     @np.errstate(all="ignore")
     def by_kappa(self, programmes: int = MAX_PROGRAMMES) -> ByKappa:
@@ -219,7 +246,7 @@ class Likelihood:
         space, step, U = self.space, self.step, self.separation()
         q, none = U.Z.shape[1], step.leak[None] > MAX_LEAK
         best = Direct(np.inf, np.inf, 1.0, 0.0, np.inf, np.inf, 0, 0)
-        first, point = ByKappa(best, np.inf, cube(q), none[0], self.is_out, is_final=True), np.zeros(q)
+        first, point = ByKappa(best, np.inf, cube(q), none[0], self.is_out), np.zeros(q)
         for stop in np.unique(np.concatenate([none, none | bad_sets(step)]), axis=0):
             hit = largest_hit(space, step, stop)
             if 2 * hit >= best.eps:
@@ -230,47 +257,26 @@ class Likelihood:
             eps = float(gap(*(np.asarray(x) for x in (2 * hit, kappa, kappa))))
             if eps < best.eps:
                 best, point = Direct(eps, kappa, hit, attained, np.inf, np.inf, used, 0), worst
-                is_final = not (0 < kappa < np.inf and 2 * hit < 1)
-                first = ByKappa(best, eps, polytope, stop, matters, is_final)
-        if first.is_final:
+                first = ByKappa(best, eps, polytope, stop, matters)
+        if not (0 < best.kappa < np.inf and 2 * best.hit < 1):
             return first
-        hinge = self.hinge(first)
-        inside = np.maximum(np.maximum(hinge.y, 0.0), hinge.curves(point[None])[0])
-        return replace(first, least=min(best.eps, float(gaps(hinge.y, inside, best.hit).min())))
-
-    def hinge(self, first: ByKappa) -> Hinge:
-        """The programmes of the second stage."""
-        kappa = first.result.kappa
-        return hinge(self.space, self.valid, self.ball, self.step, first.stop, first.matters, kappa)
+        comparison = hinge(space, self.valid, self.ball, step, first.stop, first.matters, best.kappa)
+        inside = np.maximum(np.maximum(comparison.y, 0.0), comparison.curves(point[None])[0])
+        least = min(best.eps, float(gaps(comparison.y, inside, best.hit).min()))
+        return replace(first, least=least, comparison=comparison)
 
     @np.errstate(all="ignore")
     def by_hinge(self, first: ByKappa, hinges: int = MAX_HINGES) -> Direct:
         """The second stage, with at most about so many programmes of the hinge."""
         best = first.result
-        if first.is_final:
+        if first.comparison is None:
             return best
         kappas = self.kappas(first.stop, first.matters)
         upper, lower, used = smallest(
-            self.separation(), first.polytope, kappas, self.hinge(first), best.hit, hinges
+            self.separation(), first.polytope, kappas, first.comparison, best.hit, hinges
         )
         eps = min(best.eps, upper)
         return Direct(eps, best.kappa, best.hit, best.attained, upper, lower, best.programmes, used)
-
-
-def direct(
-    space: Space,
-    valid: ValidSet,
-    counts: Int[np.ndarray, " R"],
-    ball: Ellipsoid,
-    step: RowDivergence,
-    is_out: Bool[np.ndarray, " R"],
-    *,
-    programmes: int = MAX_PROGRAMMES,
-    hinges: int = MAX_HINGES,
-) -> Direct:
-    """The uniform gap over U itself, both stages."""
-    U = Likelihood(space, valid, counts, ball, step, is_out)
-    return U.by_hinge(U.by_kappa(programmes), hinges)
 
 
 def largest(
@@ -373,53 +379,3 @@ def _matters(
     is_met[np.asarray(valid.row_of)[pairs]] = True
     matters: np.ndarray = valid.free & ~is_out & is_met[:-1]
     return matters
-
-
-def _in_blocks(kappas: Kappas) -> Kappas:
-    """AT_ONCE points at a time: what is computed in between stays in the cache."""
-
-    def blocks(u: Points) -> Float[np.ndarray, " m"]:
-        return np.concatenate(
-            [kappas(u[i : i + POINTS_PER_BLOCK]) for i in range(0, len(u), POINTS_PER_BLOCK)]
-        )
-
-    return blocks
-
-
-def _kappas(
-    space: Space,
-    valid: ValidSet,
-    ball: Ellipsoid,
-    step: RowDivergence,
-    stop: Bool[np.ndarray, "S A"],
-    matters: Bool[np.ndarray, " R"],
-    u: Points,
-) -> Float[np.ndarray, " m"]:
-    """kappa at each u; infinite where p_theta is not positive on some row that matters."""
-    p = np.where(matters, ball.p, 1.0)
-    pairs = space.reachable[:, None] & ~stop
-    x = np.where(matters, u @ ball.z.T / p, 0.0)
-    is_finite = np.asarray((x > -1).all(-1))
-    kl = -p * np.log1p(np.where(is_finite[:, None], x, 0.0))
-    inside = at_slots(kl.T, valid.row_of).sum(2)  # S A m
-    cost = np.where(
-        pairs[..., None], inside / (1 - step.leak)[..., None] - np.log1p(-step.leak)[..., None], 0.0
-    )
-    return np.where(is_finite, _largest_sums(space, step, cost, stop), np.inf)
-
-
-def _largest_sums(
-    space: Space, step: RowDivergence, cost: Float[np.ndarray, "S A m"], stop: Bool[np.ndarray, "S A"]
-) -> Float[np.ndarray, " m"]:
-    """`trajectories.largest_sum` of many costs at once."""
-    if space.horizon < 2:
-        return np.zeros(cost.shape[-1])
-    prob = step.kernel.prob * np.where(stop, 0.0, 1 / (1 - step.leak))[..., None]
-    Q = cost
-    for _ in range(space.horizon - 2):
-        V = Q.max(1)
-        if space.is_dense:
-            Q = cost + prob @ V
-        else:
-            Q = cost + (prob[:, :, None] @ V[space.succ])[:, :, 0]
-    return space.at_start(Q.max(1).T)

@@ -17,6 +17,8 @@ E tr(F^-1 G) <= T for every policy, and no design of K episodes has T < q/K (Kie
 equivalence of two extremum problems").
 """
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import jax
@@ -217,7 +219,7 @@ def _by_table(valid: ValidSet, evidence: MixtureEvidence, seen: _Transitions) ->
     return (at_slot + KT_PSEUDO_COUNT) / (before.sum(-1) + KT_PSEUDO_COUNT * slots)
 
 
-def _log_of(p: Float[Array, "H *i"], is_possible: Bool[Array, "H *one"]) -> Float[Array, "*i"]:
+def _log_of(p: Float[Array, H * i], is_possible: Bool[Array, H * one]) -> Float[Array, "*i"]:
     """The logarithm of the likelihood of what was possible."""
     return jnp.log(jnp.where(is_possible, p, 1.0)).sum(0)
 
@@ -256,7 +258,8 @@ def pseudo_counts(valid: ValidSet) -> Float[Array, " 2"]:
 def predict(valid: ValidSet, counts: Int[Array, " R"], thetas: Float[Array, "2 d"]) -> Float[Array, "2 d"]:
     """The two predictors for the next episode, a few Newton steps from the previous ones; traceable.
 
-    They are inside Theta after any number of steps, which is all that an e-process needs.
+    They are inside Theta after any number of steps, which is all that an e-process needs. `likelihood.predict` is the
+    same in NumPy.
     """
     if valid.num_free == 0:
         return thetas
@@ -279,9 +282,9 @@ def _newton(
 ) -> tuple[Float[Array, " q"], Float[Array, ""]]:
     """One Newton step on f with a line search, and the decrement before it. Never leaves p > 0.
 
-    With many rows a whole step that takes from no row more than a share m = SAFE_DECREASE of its p is not compared
-    with half of it: along the step f' <= D (-1 + t / (1 - m t)), D = dy'Hessian dy, and from t = 1/2 to 1 that is
-    -0.03 D in all.
+    `likelihood._newton` is the same in NumPy. With many rows a whole step that takes from no row more than a share
+    m = SAFE_DECREASE of its p is not compared with half of it: along the step f' <= D (-1 + t / (1 - m t)), D =
+    dy'Hessian dy, and from t = 1/2 to 1 that is -0.03 D in all.
     """
     p = jnp.where(c > 0, coords.p(y), 1.0)
     w = c / p

@@ -11,6 +11,8 @@ Theta is taken as the parameters that are valid on reachable rows; on rows of un
 show, theta may be anything.
 """
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np
@@ -79,7 +81,10 @@ def pseudo_counts(valid: ValidSet) -> tuple[float, float]:
 def predict(
     valid: ValidSet, counts: Int[np.ndarray, " R"], thetas: Float[np.ndarray, "2 d"]
 ) -> Float[np.ndarray, "2 d"]:
-    """The two predictors for the next episode, a few Newton steps from the previous ones; traced in learner.py."""
+    """The two predictors for the next episode, a few Newton steps from the previous ones.
+
+    `learner.predict` is the same, traced.
+    """
     if valid.num_free == 0:
         return thetas
     coords, free, result = coordinates(valid), np.asarray(valid.free), []
@@ -126,7 +131,10 @@ def minimize(
 def _newton(
     coords: Coordinates, c: Float[np.ndarray, " R"], y: Float[np.ndarray, " q"]
 ) -> tuple[Float[np.ndarray, " q"], float]:
-    """One Newton step on f with a line search, and the decrement before it. Never leaves p > 0."""
+    """One Newton step on f with a line search, and the decrement before it. Never leaves p > 0.
+
+    `learner._newton` is the same, traced.
+    """
     p = np.where(c > 0, coords.p(y), 1.0)
     w = c / p
     grad = -(coords.z @ w)

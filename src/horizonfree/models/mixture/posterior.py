@@ -13,6 +13,11 @@ are uniform after whitening by a Hessian, then twice by the covariance of the wa
 until split R-hat and the effective sample size say that they have converged (models/draws.py).
 """
 
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +31,7 @@ from horizonfree.models.mixture.evidence import MixtureEvidence
 from horizonfree.models.mixture.likelihood import Coordinates, coordinates, minimize
 from horizonfree.models.mixture.model import MixtureModel
 from horizonfree.models.mixture.valid import ValidSet, null_space
+from horizonfree.native import library
 
 CHAINS = 16
 WARM = 3  # rounds of warm-up
@@ -179,17 +185,65 @@ def _on_chord(
     """One slice-sampling step of t in [low, high] from 0, with density prod (p + t dp)^e; and its logarithm."""
     t, now = np.zeros(len(p)), np.log(p) @ e
     least = now - rng.standard_exponential(len(p))
-    pending = np.arange(len(p))
     low, high = low.copy(), high.copy()
+    (_compiled() or shrink)(_Chords(p, dp, e, least, low, high, t, now), rng)
+    return t, now
+
+
+class _Chords(NamedTuple):
+    """The arrays of a step of slice sampling; `t` and `now` are replaced where a proposal reaches the level `least`."""
+
+    p: Float[np.ndarray, "C m"]
+    dp: Float[np.ndarray, "C m"]
+    e: Float[np.ndarray, " m"]
+    least: Float[np.ndarray, " C"]
+    low: Float[np.ndarray, " C"]
+    high: Float[np.ndarray, " C"]
+    t: Float[np.ndarray, " C"]
+    now: Float[np.ndarray, " C"]
+
+
+def shrink(x: _Chords, rng: np.random.Generator) -> None:
+    """Proposals in intervals that shrink to those that were rejected; native/chord.c is a faster twin."""
+    pending = np.arange(len(x.p))
     for _ in range(SHRINKS):
-        proposed = rng.uniform(low[pending], high[pending])
-        value = np.log(np.maximum(p[pending] + proposed[:, None] * dp[pending], TINY)) @ e
-        is_in = value >= least[pending]
-        t[pending[is_in]], now[pending[is_in]] = proposed[is_in], value[is_in]
+        proposed = rng.uniform(x.low[pending], x.high[pending])
+        value = np.log(np.maximum(x.p[pending] + proposed[:, None] * x.dp[pending], TINY)) @ x.e
+        is_in = value >= x.least[pending]
+        x.t[pending[is_in]], x.now[pending[is_in]] = proposed[is_in], value[is_in]
         out, beyond = pending[~is_in], proposed[~is_in]
-        low[out] = np.where(beyond < 0, beyond, low[out])
-        high[out] = np.where(beyond < 0, high[out], beyond)
+        x.low[out] = np.where(beyond < 0, beyond, x.low[out])
+        x.high[out] = np.where(beyond < 0, x.high[out], beyond)
         pending = out
         if not len(pending):
             break
-    return t, now
+
+
+class _Lists(ctypes.Structure):
+    """`Chords` of native/chord.c."""
+
+    _fields_ = [
+        *[(name, ctypes.c_int64) for name in "C m shrinks".split()],
+        ("smallest", ctypes.c_double),
+        *[(name, ctypes.c_void_p) for name in "p dp e least low high t now pending".split()],
+    ]
+
+
+@cache
+def _compiled() -> Callable[[_Chords, np.random.Generator], None] | None:
+    """`shrink` in C; None without a compiler."""
+    loaded = library.load()
+    if loaded is None:
+        return None
+    function, pointer = loaded[0].horizonfree_chords, ctypes.c_void_p
+    function.argtypes, function.restype = [ctypes.POINTER(_Lists), pointer, pointer], None
+
+    def compiled(x: _Chords, rng: np.random.Generator) -> None:
+        x = x._replace(p=np.ascontiguousarray(x.p), dp=np.ascontiguousarray(x.dp))
+        generator, pending = rng.bit_generator.ctypes, np.empty(len(x.p), np.int64)
+        arrays = (array.ctypes.data for array in (*x, pending))
+        next_double = ctypes.cast(generator.next_double, pointer)
+        with rng.bit_generator.lock:
+            function(_Lists(*x.p.shape, SHRINKS, TINY, *arrays), next_double, generator.state_address)
+
+    return compiled

@@ -21,6 +21,8 @@ pass needs the pairs (g, s) from which g can still be reached, and one zero rewa
 by 100 cells with H = 50 these are, on average over g, 4,300 of 500,000 pairs of a step and a state.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -35,7 +37,7 @@ from horizonfree.guarantees.divergence import Divergence, RowDivergence, gap
 from horizonfree.mdp.rewards import StateRewards
 from horizonfree.mdp.space import Kernel, Predecessors, Space, distances, occupied_states, predecessors
 from horizonfree.models.base import Bounds, Number, Policy, length, opnorm
-from horizonfree.planning.induction import greedy
+from horizonfree.planning.induction import greedy, occupied_blocks
 from horizonfree.planning.native import threads
 
 MAX_SECOND_ORDER = 12  # largest q with B; above it B = 0, since q^3 numbers per pair cost more than they gain
@@ -143,19 +145,29 @@ def difference(
 def at_start(
     around: EllipsoidAround, reward: Float[np.ndarray, "H S A"], policy: Policy
 ) -> tuple[Values, Number]:
-    """Everything at the start, and how far the policy is from optimal under theta_hat in any step and state."""
-    values, largest = at_end(around), np.zeros(())
-    for h in reversed(range(len(reward))):
-        values, shortfall = back(around, values, reward[h], policy[h], is_last=h == len(reward) - 1)
-        largest = np.maximum(largest, shortfall)
-    return Values(*(around.space.at_start(np.moveaxis(x, 0, -1)) for x in values)), largest
+    """Everything at the start, and how far the policy is from optimal under theta_hat in any step and state.
+
+    Steps and states that no episode can come to do not count (`occupied_blocks`).
+    """
+    after, largest, is_last = at_end(around), np.zeros(()), True
+    steps = zip(reward[::-1], policy[::-1], occupied_states(around.space)[::-1], strict=True)
+    for r, pi, occupied in steps:
+        now = at_end(around)
+        for s in occupied_blocks(around.space, occupied):
+            own = around if isinstance(s, slice) else _rows_of(around, s, np.asarray(around.space.succ)[s])
+            values, shortfall = back(own, after, r[s], pi[s], is_last=is_last)
+            for x, x_now in zip(values, now, strict=True):
+                x_now[s] = x
+            largest = np.maximum(largest, shortfall)
+        after, is_last = now, False
+    return Values(*(around.space.at_start(np.moveaxis(x, 0, -1)) for x in after)), largest
 
 
 def at_end(around: EllipsoidAround) -> Values:
     """After the last step."""
     S, q = around.tilts.shape[0], around.tilts.shape[-1]
-    e, o = q if q <= MAX_SECOND_ORDER else 0, np.zeros(S)
-    return Values(o, o, o, o, o, o, o, o, o, np.zeros((S, q)), np.zeros((S, e, e)))
+    e = q if q <= MAX_SECOND_ORDER else 0
+    return Values._make([*np.zeros((len(Values._fields) - 2, S)), np.zeros((S, q)), np.zeros((S, e, e))])
 
 
 def back(
@@ -202,7 +214,7 @@ def sums(around: EllipsoidAround, after: Values) -> tuple[Means, Slopes]:
         pf = np.einsum("san,nm->sam", p, flat, optimize=True)
         zf = np.einsum("sanq,nm->samq", z, flat[:, first:last], optimize=True)
     else:
-        at_slot = flat[around.space.succ]
+        at_slot = flat.take(around.space.succ, axis=0)
         pf = (p[:, :, None] @ at_slot)[:, :, 0]
         zf = at_slot[..., first:last].swapaxes(-1, -2) @ z
     J, B = pf[..., k : k + q], pf[..., k + q :].reshape(S, A, e, e)
@@ -242,7 +254,7 @@ def advantages(
     return (V, J, B, R), np.where(is_own, 0.0, advantage)
 
 
-def average_over_actions(x: Float[np.ndarray, "S A *k"], pi: Choice) -> Float[np.ndarray, "S *k"]:
+def average_over_actions(x: Float[np.ndarray, "S A *k"], pi: Choice) -> Float[np.ndarray, S * k]:
     """x at the actions that a policy takes."""
     result: np.ndarray = x[np.arange(len(pi)), pi] if pi.ndim == 1 else np.einsum("sa,sa...->s...", pi, x)
     return result
@@ -259,6 +271,32 @@ def _interval(at: Values) -> tuple[Number, Number]:
 _ZeroReward = tuple[
     np.ndarray, np.ndarray
 ]  # kappa and hit under the zero reward, of the occupied states of a step
+
+
+@dataclass(frozen=True, eq=False)
+class _AroundRows:
+    """The `EllipsoidAround` of some rows in place of all states, as far as a step back needs it."""
+
+    space: Space
+    step: RowDivergence
+    divergence: Divergence
+    tilts: Float[np.ndarray, "N A n q"]
+    eps: Any
+
+
+def _rows_of(
+    around: EllipsoidAround, s: Int[np.ndarray, " N"], succ: Int[np.ndarray, "N A n"]
+) -> _AroundRows:
+    """Rows that are those of the states s; `succ` are their successors among the rows of the next step."""
+    step, most = around.step, around.divergence
+    support, reachable = np.asarray(around.space.support)[s], np.ones(len(s), bool)
+    return _AroundRows(
+        Space(succ, support, reachable, None, around.space.horizon, None, False),
+        RowDivergence(Kernel(succ, step.kernel.prob[s], False), step.cost[s], step.leak[s]),
+        Divergence(most.kappa, most.hit, most.stop[s], most.eps),
+        around.tilts[s],
+        around.eps,
+    )
 
 
 class GoalRows(NamedTuple):
@@ -283,17 +321,6 @@ def goal_rows(
     row_of[:, states] = len(g) + np.arange(len(states))
     row_of[g, states[i]] = np.arange(len(g))
     return GoalRows(np.concatenate([g, np.full(len(states), G)]), np.concatenate([states[i], states]), row_of)
-
-
-@dataclass(frozen=True, eq=False)
-class _AroundRows:
-    """The `EllipsoidAround` of some rows in place of all states, as far as a step back needs it."""
-
-    space: Space
-    step: RowDivergence
-    divergence: Divergence
-    tilts: Float[np.ndarray, "N A n q"]
-    eps: Any
 
 
 def bounds_of_states(around: EllipsoidAround, rewards: StateRewards) -> Iterator[Bounds]:
@@ -325,7 +352,7 @@ def _bounds_of_block(
     """The pass for some rewards. Plans are optimal under the estimate, so their shortfall there is 0."""
     (H, S, _), G = around.space.sizes, len(rewards)
     distance = distances(before, rewards.states, H - 1)
-    after, row_of = _one_row_at_end(around), np.zeros((G + 1, S), np.int32)
+    after, row_of = at_end(around), np.zeros((G + 1, S), np.int32)
     with np.errstate(all="ignore"):  # infinite divergences
         for h in range(H - 1, -1, -1):
             rows = goal_rows(occupied[h], distance, H - 1 - h)
@@ -343,7 +370,7 @@ def _bounds_of_block(
 def _bounds_of_zero_reward(around: EllipsoidAround, occupied: Bool[np.ndarray, "H S"]) -> list[_ZeroReward]:
     """The bounds for the zero reward, for the occupied states of each step."""
     H, S, _ = around.space.sizes
-    after, row_of, result = _one_row_at_end(around), np.zeros((1, S), np.int32), []
+    after, row_of, result = at_end(around), np.zeros((1, S), np.int32), []
     with np.errstate(all="ignore"):
         for h in range(H - 1, -1, -1):
             rows = goal_rows(occupied[h], np.zeros((0, S), np.int32), H - 1 - h)
@@ -351,13 +378,6 @@ def _bounds_of_zero_reward(around: EllipsoidAround, occupied: Bool[np.ndarray, "
             row_of = rows.row_of
             result.append((after.kappa, after.hit))
     return result[::-1]
-
-
-def _one_row_at_end(around: EllipsoidAround) -> Values:
-    """One row, after the last step."""
-    q, o = around.tilts.shape[-1], np.zeros(1)
-    e = q if q <= MAX_SECOND_ORDER else 0
-    return Values(o, o, o, o, o, o, o, o, o, np.zeros((1, q)), np.zeros((1, e, e)))
 
 
 def _back_rows(
@@ -369,20 +389,11 @@ def _back_rows(
     is_last: bool,
 ) -> Values:
     """One step back of rows with rewards r, under their best actions; `row_of`: rows of the next step."""
-    g, s, space, step = rows.g, rows.s, around.space, around.step
-    succ = row_of[g[:, None, None], np.asarray(space.succ)[s]]
-    p, stop = step.kernel.prob[s], around.divergence
-    lists = Space(succ, np.asarray(space.support)[s], np.ones(len(s), bool), None, space.horizon, None, False)
-    own = _AroundRows(
-        lists,
-        RowDivergence(Kernel(succ, p, False), step.cost[s], step.leak[s]),
-        Divergence(stop.kappa, stop.hit, stop.stop[s], stop.eps),
-        around.tilts[s],
-        around.eps,
-    )
-    paid = np.broadcast_to(r[:, None], p.shape[:2])
-    _, pi = greedy(paid + (p * after.V_star[succ]).sum(-1))
-    return back(own, after, paid, pi, is_last=is_last)[0]
+    succ = row_of[rows.g[:, None, None], np.asarray(around.space.succ)[rows.s]]
+    own = _rows_of(around, rows.s, succ)
+    later = np.einsum("san,san->sa", own.step.kernel.prob, after.V_star[succ])
+    paid = np.broadcast_to(r[:, None], later.shape)
+    return back(own, after, paid, greedy(paid + later)[1], is_last=is_last)[0]
 
 
 def _append_zero_reward(now: Values, zero_reward: _ZeroReward) -> Values:

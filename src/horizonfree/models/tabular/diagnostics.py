@@ -1,5 +1,7 @@
 """What reports show of a tabular MDP."""
 
+from __future__ import annotations
+
 import numpy as np
 from jaxtyping import Float
 
