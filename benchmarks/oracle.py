@@ -80,9 +80,9 @@ def compare(side: int, horizon: int, calls: int) -> dict[str, tuple[float, ...]]
     )
     functions = {"JAX": search_in_jax, "C": search_in_c}
     compiled = [jax.jit(partial(f, chains=3, sweeps=20)) for f in functions.values()]
-    names = [f"S={side**2}, H={horizon}, {how}" for how in functions]
-    found = by_turns([lambda f=f: f(*arguments) for f in compiled], calls)
-    return dict(zip(names, found, strict=True))
+    names = [f"S={side**2}, H={horizon}, {function_name}" for function_name in functions]
+    timings = by_turns([lambda f=f: f(*arguments) for f in compiled], calls)
+    return dict(zip(names, timings, strict=True))
 
 
 def measure(calls: int) -> dict[str, tuple[float, ...]]:

@@ -39,7 +39,7 @@ def known_world() -> Run:
 
 
 @cache
-def rejected() -> Run:
+def rejected_run() -> Run:
     """Logged episodes that jump two places at once, which the river cannot do."""
     return hf.from_episodes(RIVER, ([[0, 2, 2, 2, 2]] * 3, [[1, 1, 1, 1]] * 3))
 
@@ -47,8 +47,8 @@ def rejected() -> Run:
 @cache
 def logged() -> Run:
     """Honest episodes gathered by somebody else; whether the class knows their truth is not for us to say."""
-    seen = hf.simulate(RIVER, np.ones((4, 8), int), episodes=50)
-    return hf.from_episodes(RIVER, seen)
+    episodes = hf.simulate(RIVER, np.ones((4, 8), int), episodes=50)
+    return hf.from_episodes(RIVER, episodes)
 
 
 @cache
@@ -59,7 +59,7 @@ def unlabelled() -> Run:
 
 
 @cache
-def drawn(starts: Sequence[int] = (0, 1), episodes: int = 30) -> Run:
+def run_with_starts(starts: Sequence[int] = (0, 1), episodes: int = 30) -> Run:
     """A frozen lake, 4 x 4, whose first state is drawn from some states, one as likely as the other."""
     start = np.bincount(starts, minlength=16) / len(starts)
     problem = hf.from_gymnasium("FrozenLake-v1", horizon=8, start=start.tolist())

@@ -73,14 +73,14 @@ def test_the_returned_plan_has_the_smaller_bound_and_the_uniform_one() -> None:
     tables += [rng.random((20, 16, 4)) * rng.binomial(1, 0.1, (20, 16, 4)) / 20 for _ in range(8)]
     for table in tables:
         plan = run.plan(table)
-        each = []
+        plans = []
         for kernel in (confidence.kernel, confidence.centre):
             policy = np.asarray(certify.best_plan(kernel, table).policy)
-            each.append(run.evaluate(table, policy))
-        assert plan.gap == min(x.gap for x in each)
+            plans.append(run.evaluate(table, policy))
+        assert plan.gap == min(x.gap for x in plans)
         assert plan.gap <= uniform.eps + 1e-12
-        if each[0].gap == each[1].gap:
-            np.testing.assert_array_equal(plan.policy, each[0].policy)
+        if plans[0].gap == plans[1].gap:
+            np.testing.assert_array_equal(plan.policy, plans[0].policy)
         assert plan.value_low - 1e-9 <= plan.value <= plan.value_high + 1e-9
     family = run.certificate(rewards=[*tables])
     assert family.eps == max(run.plan(table).gap for table in tables)
@@ -93,6 +93,6 @@ def test_bounds_of_nothing_are_exactly_one() -> None:
     run = hf.explore(problem, episodes=5, seed=1, progress=False)
     assert run.certificate().eps == 1.0
     assert run.plan(hf.goal(problem, 15)).certificate.eps == 1.0
-    checked = resolve(problem, hf.goal(problem, 15))
-    policy, _ = certify.planned(problem.model, run.confidence(), checked.table)
+    reward = resolve(problem, hf.goal(problem, 15))
+    policy, _ = certify.planned(problem.model, run.confidence(), reward.table)
     np.testing.assert_array_equal(run.plan(hf.goal(problem, 15)).policy, policy)

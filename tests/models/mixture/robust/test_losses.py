@@ -23,7 +23,7 @@ ZETA = 0.02
 @pytest.fixture(scope="module")
 def run(problem):
     """Explored in a system that is within ZETA of the truth, and not in the class."""
-    Q = ref.tilted(problem.kernel().dense(), ZETA)
+    Q = ref.tilt(problem.kernel().dense(), ZETA)
     evidence = small.pick(small.gather_outside(problem, [Q], 1000, [3]), 0)
     return hf.Run(problem, None, 0, evidence, None, {}, is_simulated=False)
 
@@ -215,7 +215,7 @@ def test_words_say_what_is_assumed_and_what_the_data_show(run):
 
 def test_a_class_that_is_far_off_is_not_within_a_small_radius(problem):
     """Rejected below zeta_low, in words that say how far; allowed above it."""
-    Q = ref.tilted(problem.kernel().dense(), 0.2)
+    Q = ref.tilt(problem.kernel().dense(), 0.2)
     states, actions = [], []
     rng = np.random.default_rng(0)
     for _ in range(1500):
