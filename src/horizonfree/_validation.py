@@ -103,8 +103,8 @@ def check_choice(
     """One of a few words."""
     if not isinstance(value, str) or value not in choices:
         texts = [repr(x) for x in choices]
-        listed = " or ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
-        require(False, name, value, f"{listed}{did_you_mean(value, choices)}", error)
+        choices_text = " or ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
+        require(False, name, value, f"{choices_text}{did_you_mean(value, choices)}", error)
     return str(value)
 
 
@@ -156,8 +156,8 @@ def check_real(x: Any, name: str) -> np.ndarray:
 def check_shape(array: np.ndarray, name: str, shape: tuple[int, ...], axes: str = "") -> np.ndarray:
     """An array of this shape. `axes` names its axes, such as "[S, A]"."""
     if array.shape != shape:
-        wanted = f"{axes} = {shape}" if axes else f"{shape}"
-        raise ShapeError(f"{name} has shape {array.shape}; it must be {wanted}")
+        shape_text = f"{axes} = {shape}" if axes else f"{shape}"
+        raise ShapeError(f"{name} has shape {array.shape}; it must be {shape_text}")
     return array
 
 
@@ -202,10 +202,10 @@ def require_entries(
     """
     is_valid = np.asarray(is_valid)
     if not is_valid.all():
-        place = tuple(int(i) for i in np.unravel_index(int(is_valid.argmin()), is_valid.shape))
-        entry = array[place]
+        index = tuple(int(i) for i in np.unravel_index(int(is_valid.argmin()), is_valid.shape))
+        entry = array[index]
         text = f"{entry:.10g}" if isinstance(entry, (float, np.floating)) else str(entry)
-        where = at.format(*place) if at else f"{list(place) or ''}"
+        where = at.format(*index) if at else f"{list(index) or ''}"
         raise error(f"{name}{where} is {text}; {meaning}")
 
 
@@ -216,11 +216,11 @@ def check_square(table: np.ndarray, name: str) -> None:
 
 
 def check_size(
-    number: float, most: float, what: str, advice: str, error: type[HorizonfreeError] = OptionError
+    number: float, limit: float, what: str, advice: str, error: type[HorizonfreeError] = OptionError
 ) -> None:
     """Raise "WHAT; at most MOST are possible: ADVICE" where a number exceeds its limit."""
-    if number > most:
-        raise error(f"{what}; at most {most:,} are possible: {advice}")
+    if number > limit:
+        raise error(f"{what}; at most {limit:,} are possible: {advice}")
 
 
 def check_table_size(S: int, A: int) -> None:
@@ -268,8 +268,8 @@ def calling(where: str, usage: str = "") -> Iterator[None]:
 
 def did_you_mean(name: Any, names: Iterable[str]) -> str:
     """ "; did you mean 'x'?" where a name is close to one of these, else an empty text."""
-    near = closest(name, names) if isinstance(name, str) else None
-    return f"; did you mean {near!r}?" if near is not None and near != name else ""
+    suggestion = closest(name, names) if isinstance(name, str) else None
+    return f"; did you mean {suggestion!r}?" if suggestion is not None and suggestion != name else ""
 
 
 def closest(name: str, names: Iterable[str]) -> str | None:

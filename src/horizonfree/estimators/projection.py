@@ -48,11 +48,13 @@ def least_squares(
         y_new = y + jnp.minimum(1.0, 0.995 * reach_s) * dy
         z_new = z + jnp.minimum(1.0, 0.995 * reach_z) * dz
         # below DUALITY_GAP, rounding dominates the slacks; a step that is not finite is rejected
-        go = (jnp.mean(s * z) > DUALITY_GAP) & jnp.isfinite(y_new).all() & jnp.isfinite(z_new).all()
-        point: _Point = jax.tree.map(
-            lambda new, old: jnp.where(go, new, old), (y_new, p + X @ y_new, z_new), (y, s, z)
+        should_continue = (
+            (jnp.mean(s * z) > DUALITY_GAP) & jnp.isfinite(y_new).all() & jnp.isfinite(z_new).all()
         )
-        return point, i + 1, go
+        point: _Point = jax.tree.map(
+            lambda new, old: jnp.where(should_continue, new, old), (y_new, p + X @ y_new, z_new), (y, s, z)
+        )
+        return point, i + 1, should_continue
 
     def goes_on(carry: tuple[_Point, Array, Array]) -> Array:
         return carry[2] & (carry[1] < iterations)

@@ -123,17 +123,17 @@ def inverse_root(
 
 
 def in_blocks(
-    block: Callable[[Ridge, Any], tuple[Ridge, Any]], ridge: Ridge, rows: Any, every: int = REFRESH_ROWS
+    block: Callable[[Ridge, Any], tuple[Ridge, Any]], ridge: Ridge, rows: Any, block_size: int = REFRESH_ROWS
 ) -> tuple[Ridge, Any]:
     """block(ridge, rows) -> (fresh ridge, outputs) for every so many rows, and for those that are left."""
-    full, rest = divmod(len(jax.tree.leaves(rows)[0]), every)
+    full, remainder = divmod(len(jax.tree.leaves(rows)[0]), block_size)
     outputs = []
     if full:
-        blocks = jax.tree.map(lambda x: x[: full * every].reshape(full, every, *x.shape[1:]), rows)
+        blocks = jax.tree.map(lambda x: x[: full * block_size].reshape(full, block_size, *x.shape[1:]), rows)
         ridge, output = jax.lax.scan(block, ridge, blocks)
-        outputs.append(jax.tree.map(lambda x: x.reshape(full * every, *x.shape[2:]), output))
-    if rest:
-        ridge, output = block(ridge, jax.tree.map(lambda x: x[full * every :], rows))
+        outputs.append(jax.tree.map(lambda x: x.reshape(full * block_size, *x.shape[2:]), output))
+    if remainder:
+        ridge, output = block(ridge, jax.tree.map(lambda x: x[full * block_size :], rows))
         outputs.append(output)
     return ridge, jax.tree.map(lambda *parts: jnp.concatenate(parts), *outputs)
 

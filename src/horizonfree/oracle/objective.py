@@ -241,8 +241,8 @@ def sweep_back(
         is_best = nearly_best(score, 0)
         is_kept = (is_best & (actions == old)).any(axis=0) | ~improve
         a = jnp.where(is_kept, old, jnp.where(is_best, actions, A).min(axis=0))
-        chosen = actions == a
-        V, raw = (jnp.where(chosen, q, 0).sum(axis=0) for q in (Q, raw))
+        is_chosen = actions == a
+        V, raw = (jnp.where(is_chosen, q, 0).sum(axis=0) for q in (Q, raw))
         return (V, cap(raw, 1.0, leak)), (a, V, raw)
 
     zero = jnp.zeros(S)
@@ -274,8 +274,8 @@ def adjoint(prepared: Prepared, path: Path, beta: Number, leak: float) -> Weight
         k_u = jnp.where(beta * bonus < 1, 1.0, leak)
         by_V = k_raw * k_u * beta * jnp.where(bonus > 0, d_bonus, slope)
         by_V_hat = k_raw * (2 * beta * d_hat + p)
-        both = jnp.stack([w_V_hat * by_V + w_V * p, w_V_hat * by_V_hat], axis=-1)
-        total = significant(jnp.zeros((S, 2)).at[succ].add(both), 0)
+        weights = jnp.stack([w_V_hat * by_V + w_V * p, w_V_hat * by_V_hat], axis=-1)
+        total = significant(jnp.zeros((S, 2)).at[succ].add(weights), 0)
         return (total[:, 0], total[:, 1]), carry
 
     k_raw = jnp.where(path.raw < 1, 1.0, leak).at[0].set(1.0)  # the value itself is not capped

@@ -61,7 +61,8 @@ def write_sweep(result: Sweep, path: str | Path) -> Path:
     number = {name: i for i, name in enumerate(looks)}
     measures = [*spec.measure, *spec.records]
     parts = {
-        place: [x for name in measures if (x := _part(result, place, name, looks))] for place in spec.problems
+        problem: [x for name in measures if (x := _part(result, problem, name, looks))]
+        for problem in spec.problems
     }
     text = (
         environment()
@@ -118,18 +119,18 @@ def _scale(ax: "Axes", values: np.ndarray) -> None:
     ax.set_ylim(bottom=0)
 
 
-def _part(result: Sweep, place: str, measure: str, looks: dict[str, Look]) -> Part | None:
+def _part(result: Sweep, problem: str, measure: str, looks: dict[str, Look]) -> Part | None:
     """None if no setting has numbers."""
-    drawn = curves(result, measure, place)
-    if not drawn:
+    by_setting = curves(result, measure, problem)
+    if not by_setting:
         return None
     meaning = MEASURES.get(measure, "record of the explorer")
     with theme.style():
         alt = f"{measure} against episodes"
-        svg = theme.to_svg(figure_of(drawn, looks, display_text(measure)), alt)
+        svg = theme.to_svg(figure_of(by_setting, looks, display_text(measure)), alt)
         figure = theme.inline_svg(svg, alt)
-    episodes = sorted({int(k) for x in drawn.values() for k in x.episodes})
-    return Part(measure, meaning, figure, episodes, drawn, measure in result.spec.slopes)
+    episodes = sorted({int(k) for x in by_setting.values() for k in x.episodes})
+    return Part(measure, meaning, figure, episodes, by_setting, measure in result.spec.slopes)
 
 
 def _swatch(look: Look) -> str:

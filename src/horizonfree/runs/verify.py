@@ -59,15 +59,15 @@ def verify(path: Any, run: "Run") -> Verification:
     )
     other = [key for key, size in sizes.items() if content["model"].get(key) != size]
     if other:
-        words = (
+        sentences = (
             f"the run has {sizes[other[0]]} {other[0]}, the file speaks of {content['model'].get(other[0])}"
         )
-        return Verification(False, math.nan, float(content["bound"]), "not computed again", (words,))
-    there = _view(run, question.get("view"))
-    result = _again(run, there, question, content)
-    bound, claimed = float(result.eps), float(content["bound"])
+        return Verification(False, math.nan, float(content["bound"]), "not computed again", (sentences,))
+    view = _view(run, question.get("view"))
+    result = _again(run, view, question, content)
+    bound, stored_bound = float(result.eps), float(content["bound"])
     digests = {
-        "model": (content["model"].get("digest"), model_digest(there.problem)),
+        "model": (content["model"].get("digest"), model_digest(view.problem)),
         "data": (content["data"].get("digest"), data_digest(run.evidence)),
     }
     differences = [
@@ -75,8 +75,8 @@ def verify(path: Any, run: "Run") -> Verification:
         for name, (a, b) in digests.items()
         if a != b
     ]
-    if not bound <= claimed * (1 + TOLERANCE) + 1e-15:
-        differences.append(f"the bound is {bound:.9g}, more than the {claimed:.9g} of the file")
+    if not bound <= stored_bound * (1 + TOLERANCE) + 1e-15:
+        differences.append(f"the bound is {bound:.9g}, more than the {stored_bound:.9g} of the file")
     texts = {"statement": result.statement, "assumes": result.assumes, "holds_for": result.holds_for}
     texts["method"] = result.method
     differences += [
@@ -92,7 +92,7 @@ def verify(path: Any, run: "Run") -> Verification:
         differences.append(
             f"the run has {run.episodes:,} episodes, the file speaks of {content['episodes']:,}"
         )
-    return Verification(not differences, bound, claimed, result.statement, tuple(differences))
+    return Verification(not differences, bound, stored_bound, result.statement, tuple(differences))
 
 
 def _view(run: "Run", view: Any) -> "Run":
@@ -105,10 +105,10 @@ def _view(run: "Run", view: Any) -> "Run":
     return run.restart_from(start, horizon, is_paid_after=bool(is_paid_after))
 
 
-def _again(run: "Run", there: "Run", question: Mapping[str, Any], content: Mapping[str, Any]) -> Certificate:
+def _again(run: "Run", view: "Run", question: Mapping[str, Any], content: Mapping[str, Any]) -> Certificate:
     """The certificate of the question."""
     delta = float(content["delta"])
-    H, S, A = there.problem.space.sizes
+    H, S, A = view.problem.space.sizes
     if question["kind"] == "every reward":
         return run.certificate(delta, method=str(question.get("method")))
     if question["kind"] == "rewards":
@@ -118,15 +118,15 @@ def _again(run: "Run", there: "Run", question: Mapping[str, Any], content: Mappi
             policy = unpacked(question["policy"], [(H, S), (H, S, A)], "if")
             table = unpacked(question["reward"], [(H, S, A)], "f")
             reward = Reward(table, float(question["factor"]), float(question["offset"]))
-            return there.evaluate(reward, policy, delta=delta).certificate
+            return view.evaluate(reward, policy, delta=delta).certificate
         steps = int(question["steps"])
         policy = unpacked(question["policy"], [(steps, S), (steps, S, A)], "if")
-        decided = unpacked(question["decided"], [(S,)], "i")
-        worth = Worth(*(float(x) for x in question["pays"]))
+        decisions = unpacked(question["decided"], [(S,)], "i")
+        outcome_values = Worth(*(float(x) for x in question["pays"]))
         is_max, name = bool(question["is_max"]), str(question["name"])
-    if not (np.isin(decided, (0, 1, 2)).all() and set(worth) <= {0.0, 1.0}):
+    if not (np.isin(decisions, (0, 1, 2)).all() and set(outcome_values) <= {0.0, 1.0}):
         raise OptionError("the event of the question is none: outcomes are 0, 1 or 2, and worth 0 or 1")
-    event = Event(decided, steps, worth, is_max, name)
+    event = Event(decisions, steps, outcome_values, is_max, name)
     return plan_or_evaluate_event(
-        run, event, policy, delta=delta, start=np.asarray(there.problem.start)
+        run, event, policy, delta=delta, start=np.asarray(view.problem.start)
     ).certificate

@@ -180,11 +180,11 @@ def _is_local(address: str) -> bool:
 @contextmanager
 def _loopback_only() -> Iterator[None]:
     """A context in which Ray, if it is imported and started there, uses 127.0.0.1 only."""
-    before = os.environ.get(CLUSTER_VARIABLE)
+    old_value = os.environ.get(CLUSTER_VARIABLE)
     os.environ[CLUSTER_VARIABLE] = "0"
     try:
         yield
     finally:
         os.environ.pop(CLUSTER_VARIABLE)
-        if before is not None:
-            os.environ[CLUSTER_VARIABLE] = before
+        if old_value is not None:
+            os.environ[CLUSTER_VARIABLE] = old_value

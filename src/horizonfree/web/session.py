@@ -130,13 +130,13 @@ class Session:
     def _certificates(self) -> dict[str, Any]:
         """The certificates for every reward and for all goals."""
         with self._lock:
-            goals, every = goals_certificate(self.run, self.delta), self.run.certificate(self.delta)
+            goals, every_reward = goals_certificate(self.run, self.delta), self.run.certificate(self.delta)
         return {
-            "eps": every.eps,
-            "summary": every.summary(),
-            "forecast": every.forecast,
-            "is_vacuous": every.is_vacuous,
-            "is_rejected": every.is_rejected,
+            "eps": every_reward.eps,
+            "summary": every_reward.summary(),
+            "forecast": every_reward.forecast,
+            "is_vacuous": every_reward.is_vacuous,
+            "is_rejected": every_reward.is_rejected,
             "goals": {
                 "name": goals_name(goal_states(self.run)),
                 "eps": goals.eps,
@@ -153,15 +153,15 @@ class Session:
         def index(name: str, size: int, default: int = 0, low: int = 0) -> int:
             return check_index(question.get(name, default), size, name, low)
 
-        after = question.get("after", False)
-        require(isinstance(after, bool), "after", after, "true or false", ShapeError)
+        is_after = question.get("after", False)
+        require(isinstance(is_after, bool), "after", is_after, "true or false", ShapeError)
         return self.answer(
             self.painting(question),
             step=index("step", problem.horizon),
             start=index("start", problem.num_states, first, min(first, 0)),
             seed=index("seed", NUM_SEEDS),
             misspecification=index("misspecification", len(self.misspecifications)),
-            after=after,
+            after=is_after,
         )
 
     def answer(
@@ -266,11 +266,11 @@ class Session:
         problem, event = self.run.problem, self._event(painting)
         plan = self.run.plan(event, delta=self.delta)
         policy = np.concatenate([plan.policy, np.zeros_like(plan.policy, shape=(1, problem.num_states))])
-        found, loss = event_values(problem, event, policy, plan.kernel), None
+        values, loss = event_values(problem, event, policy, plan.kernel), None
         if problem.truth is not None:
             true = event_values(problem, event, policy, problem.kernel())
             loss = max(0.0, true.best - true.value)
-        return CachedPlan(dataclasses.replace(plan, policy=policy), found.V, loss)
+        return CachedPlan(dataclasses.replace(plan, policy=policy), values.V, loss)
 
     def _event(self, painting: Painting) -> Event:
         """Being in a painted state at least once."""
