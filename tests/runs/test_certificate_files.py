@@ -102,7 +102,7 @@ def test_the_file_has_the_keys_and_types_of_the_schema(runs, tmp_path):
         ("assumes", "nothing", "assumes is"),
         ("method", "magic", "method is"),
         ("holds_for", "everyone", "holds_for is"),
-        ("episodes", 7, "the file speaks of 7"),
+        ("episodes", 7, "the file has 7"),
         ("is_rejected", True, "not refuted"),
         ("model", {"states": 3, "actions": 2, "digest": "0" * 64}, "the model of the run is another"),
         ("model", {"states": 5, "actions": 2, "digest": "0" * 64}, "the run has 3 states"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import horizonfree as hf
-from horizonfree.report.sweep_page import figure_of, look_of, write_sweep
+from horizonfree.report.sweep_page import figure_of, style_of, write_sweep
 from horizonfree.sweeps.results import Curve, Interval, bootstrap_medians, median_curve
 from tests.shell import Shell
 from tests.sweeps.conftest import TINY, rows_for
@@ -69,7 +69,7 @@ def test_the_page_shows_every_setting_and_asks_for_nothing(sweep, tmp_path):
     assert "-0.50 <small>[-0.50, -0.50]</small>" in text
     assert "-0.25 <small>[-0.25, -0.25]</small>" in text
     assert not re.search(r"(?:src|href)=\"?https?:", text)
-    assert len({look_of(i) for i in range(48)}) == 48
+    assert len({style_of(i) for i in range(48)}) == 48
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_an_axis_suits_its_numbers_and_zero_is_drawn_as_zero(lowest, scale):
     none = Interval(np.nan, np.nan, np.nan)
     high, low = np.array([1.0, 0.9]), np.array(lowest)
     curve = Curve(np.array([10, 100]), low, low, high, 3, none)
-    (ax,) = figure_of({"a": curve}, {"a": look_of(0)}, "eps").axes
+    (ax,) = figure_of({"a": curve}, {"a": style_of(0)}, "eps").axes
     assert ax.get_yscale() == scale
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), low)
 

@@ -134,24 +134,27 @@ def plan(
 
         horizonfree plan runs/a --goal 56 --at-most danger.csv=0.01
 
-        horizonfree plan runs/a --goal 56 --policy mine.csv --compare theirs.csv
+        horizonfree plan runs/a --goal 56 --policy new.csv --compare current.csv
     """
     if policy is not None:
         leave_out(
             "belongs to a plan; leave it out with --policy", model=model if model != "likelihood" else None
         )
+    radius = misspecification or None
     only_one("a reward", goal=goal, stay=stay, reach=reach, property=bounded, reward=reward, cost=cost)
     if reach or bounded:
-        other_options: dict[str, Any] = {
-            "scale": scale,
-            "horizon": horizon,
-            "misspecification": misspecification or None,
-        }
-        other_options |= {"discount": discount, "final": final, "transition": transition, "compare": compare}
-        leave_out("is for rewards; leave it out with --reach and --property", **other_options)
+        leave_out(
+            "is for rewards; leave it out with --reach and --property",
+            scale=scale,
+            horizon=horizon,
+            misspecification=radius,
+            discount=discount,
+            final=final,
+            transition=transition,
+            compare=compare,
+        )
     if cost is not None and scale != "rescale":
         leave_out("is for rewards; costs have the scale rescale, and results their unit", scale=scale)
-    radius = misspecification or None
     if policy is not None or compare is not None:
         leave_out(
             "belongs to a plan; leave it out with --policy and --compare",

@@ -134,8 +134,8 @@ def expect(
     `unseen_rows` of filled lists are uniform over the states that can follow any pair.
     """
     if succ is not None:
-        is_possible = space.support.any((0, 1))
-        return (prob * V[succ]).sum(0) + unseen_rows * ((is_possible * V).sum() / is_possible.sum())
+        can_follow = space.support.any((0, 1))
+        return (prob * V[succ]).sum(0) + unseen_rows * ((can_follow * V).sum() / can_follow.sum())
     if space.is_dense:
         return jnp.einsum("nsa,n->sa", prob, V)
     return (prob * V[slots_first(space.succ)]).sum(0)
@@ -198,13 +198,13 @@ def propagate_errors(
     is_shared = len(frequencies.visits) == 1
 
     def step(V: Array, inputs: tuple[Array, ...]) -> tuple[Array, Array]:
-        scale, cap, *own = inputs
-        prob, blank, b = (x[0] for x in tables) if is_shared else own
+        scale, cap, *step_tables = inputs
+        prob, blank, b = (x[0] for x in tables) if is_shared else step_tables
         X = jnp.minimum(cap, scale * b + factor * expect(space, prob, V, frequencies.succ, blank))
         return X.max(-1), X
 
-    own = () if is_shared else tables
-    V, X = jax.lax.scan(step, jnp.zeros(S), (scales, caps, *own), reverse=True)
+    step_tables = () if is_shared else tables
+    V, X = jax.lax.scan(step, jnp.zeros(S), (scales, caps, *step_tables), reverse=True)
     return Errors(X, greedy_random_ties(lots, X), space.at_start(V))
 
 

@@ -60,9 +60,9 @@ STATES_LAST = Layout(0, 1, 0)  # F [m, n, A, S], p [n, A, S]: the innermost loop
 PAIRS_FIRST = Layout(-2, -1, -1)  # F [..., d, n], p [..., n]
 
 
-def cap(x: Float[Array, "..."], most: float, leak: float) -> Float[Array, "..."]:
+def cap(x: Float[Array, "..."], limit: float, leak: float) -> Float[Array, "..."]:
     """min(x, most), or with a small slope above it: `leak`, for searches only."""
-    return jnp.minimum(x, most) + leak * jnp.maximum(x - most, 0) if leak else jnp.minimum(x, most)
+    return jnp.minimum(x, limit) + leak * jnp.maximum(x - limit, 0) if leak else jnp.minimum(x, limit)
 
 
 def width(F: Float[Array, "..."], v: Float[Array, "..."], layout: Layout) -> Float[Array, "..."]:
@@ -92,12 +92,12 @@ def pseudo_step(
     v: Float[Array, "..."],
     z: Float[Array, "..."],
     beta: Number,
-    most: float,
+    limit: float,
     leak: float,
     layout: Layout,
 ) -> Pieces:
     """The terms of a step, from V and Vhat at the successors of some pairs; most: the cap c."""
-    u = cap(beta * width(tables.F, v, layout), most, leak)
+    u = cap(beta * width(tables.F, v, layout), limit, leak)
     return Pieces((tables.p * v).sum(layout.next_in_p), u, *optimism(tables, z, beta, layout))
 
 

@@ -26,7 +26,7 @@ from horizonfree.models.base import Confidence, Description, Evidence, Intervals
 from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning import evaluate, optimal
 from horizonfree.problems.problem import Problem, true_gap
-from horizonfree.report.within import Limits, Within, answer, limits_of, named
+from horizonfree.report.within import ConstraintStatus, Limits, answer, limits_of, with_names
 from horizonfree.runs.certificates import Robustness
 from horizonfree.runs.constrained import Constraint
 from horizonfree.runs.credible import Likely, likely
@@ -143,7 +143,7 @@ class Example(NamedTuple):
     best: float | None
     loss: float | None
     likely: Likely
-    within: Within | None = None
+    within: ConstraintStatus | None = None
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ def compute_facts(
 ) -> Facts:
     """The facts of a run, with plans within constraints; has_robustness=False leaves out the slowest part."""
     run = without_assumed_truth(run)
-    checked = named(run, constraints)
+    checked = with_names(run, constraints)
     examples, refused = examples_of(run, delta, checked)
     name, options = explorer_label_of(run)
     confidence, model = run.confidence(delta), run.problem.model
@@ -413,7 +413,7 @@ def make_example(
     V: Float[np.ndarray, " S"],
     best: float | None,
     loss: float | None,
-    within: Within | None = None,
+    within: ConstraintStatus | None = None,
 ) -> Example:
     """An `Example` from its plan."""
     return Example(

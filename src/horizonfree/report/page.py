@@ -20,7 +20,7 @@ from horizonfree.models.base import probabilities
 from horizonfree.report import draw, theme
 from horizonfree.report.draw import Picture, pictures
 from horizonfree.report.facts import Example, Facts, Moment, compute_facts, marked_starts, state_text
-from horizonfree.report.within import Limits, named
+from horizonfree.report.within import Limits, with_names
 from horizonfree.runs.audit import audit
 from horizonfree.runs.constrained import Constraint
 from horizonfree.runs.credible import Likely
@@ -390,7 +390,7 @@ def decide(
 
     today: as for `Run.evaluate`; None: the policy of the data. constraints: as for `Run.plan`.
     """
-    plan = run.plan(reward, scale="rescale", delta=delta, constraints=named(run, constraints) or None)
+    plan = run.plan(reward, scale="rescale", delta=delta, constraints=with_names(run, constraints) or None)
     if isinstance(plan, ConstrainedPlan) and plan.memory is not None:
         raise OptionError(
             "a decision compares policies of states and steps, and a plan within constraints on events remembers what "

@@ -24,7 +24,7 @@ MIN_RANGE = 1e-6  # of its costs; below it the best plan is as cheap as any
 COLUMNS = ("costs", "cost_low", "cost_high", "values", "value_low", "value_high")  # of its table
 
 
-class Within(NamedTuple):
+class ConstraintStatus(NamedTuple):
     """What is proved of the constraints under a plan. `truth`: their true totals, or None."""
 
     status: str
@@ -49,7 +49,7 @@ class Answer(NamedTuple):
     V: Float[np.ndarray, " S"]
     best: float | None
     loss: float | None
-    within: Within
+    within: ConstraintStatus
 
 
 class Limits(NamedTuple):
@@ -71,7 +71,7 @@ class Limits(NamedTuple):
         return result
 
 
-def named(run: Run, constraints: Sequence[Constraint]) -> list[Constraint]:
+def with_names(run: Run, constraints: Sequence[Constraint]) -> list[Constraint]:
     """The constraints, if any, each with a name; refuses those that do not fit the problem."""
     if isinstance(constraints, Sequence) and not constraints:
         return []
@@ -88,7 +88,7 @@ def answer(run: Run, reward: Any, constraints: Sequence[Constraint], delta: floa
     if len(policy) < question.space.horizon:  # one more step, whose actions change nothing
         policy = np.concatenate([policy, policy[-1:]])
     V = policy_values(kernel, question.reward.table, policy)[0][: run.problem.num_states]
-    within = Within(plan.status, plan.certificate.forecast, plan.constraints)
+    within = ConstraintStatus(plan.status, plan.certificate.forecast, plan.constraints)
     if run.problem.truth is None:
         return Answer(plan, V, None, None, within)
     kernel = (
@@ -110,7 +110,7 @@ def limits_of(
     """The constraints, with the trade-off between a reward and the first cost with an upper bound."""
     cost, curve = next((x for x in constraints if x.is_upper), None), None
     if cost is not None:
-        with suppress(HorizonfreeError):  # as for plans, whose refusals are told
+        with suppress(HorizonfreeError):  # the plans show why they are refused
             curve = run.pareto(reward, cost.reward, points=POINTS, delta=delta)
     if curve is not None and np.ptp(curve.costs) < MIN_RANGE:
         curve = None

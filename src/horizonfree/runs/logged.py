@@ -53,9 +53,8 @@ def num_repeated(
     is_seen: which transitions were observed.
     """
     (K, H), rng = a.shape, np.random.default_rng(0)
-    is_known = np.pad(is_seen, ((0, 0), (0, 1))) | np.pad(
-        is_seen, ((0, 0), (1, 0))
-    )  # states of observed transitions
+    # states of observed transitions
+    is_known = np.pad(is_seen, ((0, 0), (0, 1))) | np.pad(is_seen, ((0, 0), (1, 0)))
     rows = np.concatenate([np.where(is_known, s, -1), np.where(is_seen, a, -1)], axis=1)
     weights = rng.integers(2**63, size=2 * H + 1, dtype=np.uint64)
     keys = rows.astype(np.uint64) @ weights  # a hash of each episode
@@ -164,10 +163,9 @@ def from_episodes(problem: Problem, episodes: Any, *, ended: Any = None, budget:
     """
     check_instance(problem, Problem, "the problem")
     rows = _rows(problem.space, episodes)
-    is_exact = (
-        isinstance(episodes, Trajectory) and ended is None
-    )  # simulated: states show whether an episode ended
-    return run_of(problem, rows, np.zeros(len(rows.s), bool) if is_exact else ended, budget)
+    if isinstance(episodes, Trajectory) and ended is None:  # simulated: states show whether an episode ended
+        ended = np.zeros(len(rows.s), bool)
+    return run_of(problem, rows, ended, budget)
 
 
 @x64
@@ -214,7 +212,9 @@ def _rows(space: Space, episodes: Any) -> Episodes:
     if not isinstance(episodes, (tuple, list)) or len(episodes) != 2:
         raise ShapeError("episodes must be a pair of arrays, states [K, H+1] and actions [K, H]")
     H = space.horizon
-    (s, visited), (a, actions) = (_pad_rows(x, name) for x, name in zip(episodes, ("states", "actions")))
+    (s, num_states), (a, num_actions) = (
+        _pad_rows(x, name) for x, name in zip(episodes, ("states", "actions"))
+    )
     if (
         s.ndim != 2
         or a.ndim != 2
@@ -226,14 +226,15 @@ def _rows(space: Space, episodes: Any) -> Episodes:
             f"states has shape {s.shape}, actions {a.shape}; they must be [K, H+1]=(K, {H + 1}) and [K, H]=(K, {H}), "
             "or shorter, with one state more than there are actions"
         )
-    odd = np.flatnonzero(visited != actions + 1)
+    odd = np.flatnonzero(num_states != num_actions + 1)
     if odd.size:
         k = int(odd[0])
         raise ShapeError(
-            f"episode {k} has {visited[k]} states and {actions[k]} actions; it must have one state more than actions"
+            f"episode {k} has {num_states[k]} states and {num_actions[k]} actions; "
+            "it must have one state more than actions"
         )
     padding = ((0, 0), (0, H - a.shape[1]))
-    return Episodes(np.pad(s, padding, "edge"), np.pad(a, padding), np.arange(H) < actions[:, None])
+    return Episodes(np.pad(s, padding, "edge"), np.pad(a, padding), np.arange(H) < num_actions[:, None])
 
 
 def _pad_rows(x: Any, name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -24,7 +24,7 @@ TOLERANCE = 1e-9  # relative, by which another machine may round otherwise
 
 @dataclass(frozen=True, repr=False)
 class Verification(ReprMixin):
-    """What `verify` found: `bound` as computed again, and a sentence for everything that does not agree."""
+    """The result of `verify`: `bound` as computed again, and a sentence for each entry that differs."""
 
     is_confirmed: bool
     bound: float
@@ -41,7 +41,7 @@ class Verification(ReprMixin):
 
 
 def verify(path: Any, run: "Run") -> Verification:
-    """Compute the certificate of a file again from a run, and compare everything that it says.
+    """Compute the certificate of a file again from a run, and compare every entry.
 
     >>> import tempfile
     >>> import horizonfree as hf
@@ -53,18 +53,16 @@ def verify(path: Any, run: "Run") -> Verification:
     True
     """
     content = read(path)
-    question, sizes = (
-        content["question"],
-        {"states": run.problem.num_states, "actions": run.problem.num_actions},
-    )
+    question = content["question"]
+    sizes = {"states": run.problem.num_states, "actions": run.problem.num_actions}
     other = [key for key, size in sizes.items() if content["model"].get(key) != size]
     if other:
-        sentences = (
-            f"the run has {sizes[other[0]]} {other[0]}, the file speaks of {content['model'].get(other[0])}"
+        difference = (
+            f"the run has {sizes[other[0]]} {other[0]}, the file has {content['model'].get(other[0])}"
         )
-        return Verification(False, math.nan, float(content["bound"]), "not computed again", (sentences,))
+        return Verification(False, math.nan, float(content["bound"]), "not computed again", (difference,))
     view = _view(run, question.get("view"))
-    result = _again(run, view, question, content)
+    result = _recompute(run, view, question, content)
     bound, stored_bound = float(result.eps), float(content["bound"])
     digests = {
         "model": (content["model"].get("digest"), model_digest(view.problem)),
@@ -89,9 +87,7 @@ def verify(path: Any, run: "Run") -> Verification:
             "the data refute the model class" if result.is_rejected else "the class is not refuted"
         )
     if run.episodes != content["episodes"]:
-        differences.append(
-            f"the run has {run.episodes:,} episodes, the file speaks of {content['episodes']:,}"
-        )
+        differences.append(f"the run has {run.episodes:,} episodes, the file has {content['episodes']:,}")
     return Verification(not differences, bound, stored_bound, result.statement, tuple(differences))
 
 
@@ -105,7 +101,9 @@ def _view(run: "Run", view: Any) -> "Run":
     return run.restart_from(start, horizon, is_paid_after=bool(is_paid_after))
 
 
-def _again(run: "Run", view: "Run", question: Mapping[str, Any], content: Mapping[str, Any]) -> Certificate:
+def _recompute(
+    run: "Run", view: "Run", question: Mapping[str, Any], content: Mapping[str, Any]
+) -> Certificate:
     """The certificate of the question."""
     delta = float(content["delta"])
     H, S, A = view.problem.space.sizes
@@ -125,7 +123,7 @@ def _again(run: "Run", view: "Run", question: Mapping[str, Any], content: Mappin
         outcome_values = Worth(*(float(x) for x in question["pays"]))
         is_max, name = bool(question["is_max"]), str(question["name"])
     if not (np.isin(decisions, (0, 1, 2)).all() and set(outcome_values) <= {0.0, 1.0}):
-        raise OptionError("the event of the question is none: outcomes are 0, 1 or 2, and worth 0 or 1")
+        raise OptionError("the question holds no event: outcomes are 0, 1 or 2, and worth 0 or 1")
     event = Event(decisions, steps, outcome_values, is_max, name)
     return plan_or_evaluate_event(
         run, event, policy, delta=delta, start=np.asarray(view.problem.start)
