@@ -1,13 +1,20 @@
 """Checks of arguments. Each error names the argument, its value, and what it must be."""
 
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
 
-from horizonfree.errors import HorizonfreeError, OptionError, RewardError, ShapeError, UnknownNameError
+from horizonfree.errors import (
+    HorizonfreeError,
+    ModelError,
+    OptionError,
+    RewardError,
+    ShapeError,
+    UnknownNameError,
+)
 
 MAX_INT = 2**63 - 1
 MAX_INT_AS_FLOAT = 2**1023  # larger integers have no float
@@ -114,6 +121,22 @@ def check_known(name: Any, names: Collection[str], kind: str) -> None:
         raise UnknownNameError(
             f"there is no {kind} {short_repr(name)}; {suggestion(short_repr(name), names)}"
         )
+
+
+def reward_name(name: str, names: Sequence[str], absent: str) -> str:
+    """A reward's name, or the only one if `name` is empty; `absent` says that there are none."""
+    name = names[0] if not name and len(names) == 1 else name
+    if name not in names:
+        raise UnknownNameError(
+            f"there is no reward {short_repr(name)}; {suggestion(name, names) if names else absent}"
+        )
+    return name
+
+
+def check_not_rejected(certificate: Any) -> None:
+    """Raise an error where a certificate says that the data refute the model class."""
+    if certificate.is_rejected:
+        raise ModelError(f"the data refute the model class: {certificate}")
 
 
 def check_instance(value: Any, kind: type[_T], name: str, hint: str = "") -> _T:

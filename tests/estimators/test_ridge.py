@@ -111,9 +111,9 @@ def test_all_rows_at_once_equal_rows_one_by_one():
 def test_where_the_refreshes_fall_does_not_matter():
     x, y, weight = rows(3, 25, 4, (2,))
     start = init(0.7, 4, (2,))
-    without_refresh = one_by_one(start, x, y, weight, every=1000)
+    without_refresh = one_by_one(start, x, y, weight, refresh_rows=1000)
     for refresh_rows in (1, 5, 7, 24, 25):
-        assert_same(one_by_one(start, x, y, weight, every=refresh_rows), without_refresh, 1e-12)
+        assert_same(one_by_one(start, x, y, weight, refresh_rows=refresh_rows), without_refresh, 1e-12)
 
 
 def test_scan_returns_the_outputs_in_order():
@@ -125,7 +125,7 @@ def test_scan_returns_the_outputs_in_order():
     def outputs(*rows, **options):
         return scan(step, Ridge.init(1.0, 3), rows, **options)[1]
 
-    norm, target = jitted(lambda *rows: outputs(*rows, every=5), x, y, weight)
+    norm, target = jitted(lambda *rows: outputs(*rows, refresh_rows=5), x, y, weight)
     expected, _ = jitted(outputs, x, y, weight)
     np.testing.assert_array_equal(target, y)
     np.testing.assert_allclose(norm, expected, rtol=1e-12)

@@ -16,7 +16,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._validation import check_int, check_integers, require, require_shape, short_repr, suggestion
+from horizonfree._validation import (
+    check_int,
+    check_integers,
+    require,
+    require_shape,
+    reward_name,
+    short_repr,
+    suggestion,
+)
 from horizonfree.errors import OptionError, ShapeError, UnknownNameError
 from horizonfree.mdp.space import Space
 
@@ -224,10 +232,6 @@ def _only_state(cell: tuple[Any, ...], states: Int[np.ndarray, " n"]) -> int:
 
 def reward_of(layout: Mapping[str, Any], name: str) -> Float[np.ndarray, "S A"]:
     """The reward of this name; of the only one where the name is empty."""
-    reward_names = [str(x) for x in layout.get(REWARDS, ())]
-    if not name and len(reward_names) == 1:
-        name = reward_names[0]
-    if name not in reward_names:
-        hint = suggestion(name, reward_names) if reward_names else "this problem has no rewards with names"
-        raise UnknownNameError(f"there is no reward {short_repr(name)}; {hint}")
-    return np.asarray(np.asarray(layout[PAID], np.float64)[reward_names.index(name)])
+    names = [str(x) for x in layout.get(REWARDS, ())]
+    index = names.index(reward_name(name, names, "this problem has no rewards with names"))
+    return np.asarray(np.asarray(layout[PAID], np.float64)[index])

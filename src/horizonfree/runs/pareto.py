@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Float
 
 from horizonfree._repr import ReprMixin, ReprTable, data_frame
-from horizonfree._validation import check_int
-from horizonfree.errors import ModelError, OptionError
+from horizonfree._validation import check_int, check_not_rejected
+from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import confidence_of, interval
 from horizonfree.mdp.rewards import Reward, rescale
 from horizonfree.models import certify
@@ -175,8 +175,7 @@ def _total(question: Question, reward: Reward, policy: np.ndarray) -> float:
 def _ends(question: Question, reward: Reward, policy: np.ndarray) -> tuple[float, float, float]:
     """The total of a policy in the estimate, and its interval, in the units of the reward."""
     bounds, certificate = certify.for_reward(question.model, question.confidence, reward.table, policy)
-    if certificate.is_rejected:
-        raise ModelError(f"the data refute the model class: {certificate}")
+    check_not_rejected(certificate)
     ends = _total(question, reward, policy), bounds.low, bounds.high
     return tuple(reward.factor * float(x) + reward.offset for x in ends)  # type: ignore[return-value]
 

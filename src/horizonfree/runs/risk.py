@@ -14,8 +14,8 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree._extras import needs_extra
 from horizonfree._repr import ReprMixin, ReprTable
-from horizonfree._validation import check_probability
-from horizonfree.errors import ModelError, OptionError
+from horizonfree._validation import check_not_rejected, check_probability
+from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import confidence_of, interval
 from horizonfree.mdp.events import Lift
 from horizonfree.mdp.policies import check_allowed, policy_table
@@ -176,8 +176,7 @@ def risk_of(
             reward = np.zeros((space.horizon, *last.shape))
             reward[-1] = numbers
             bounds, certificate = certify.for_reward(problem.model, lifted_confidence, reward, acting)
-            if certificate.is_rejected:
-                raise ModelError(f"the data refute the model class: {certificate}")
+            check_not_rejected(certificate)
             value = lift.space.at_start(policy_values(lifted_confidence.kernel, reward, acting)[0])
             tables[k, :, i] = factor * np.array([value, bounds.low, bounds.high])
     return _risk(unit * totals, *tables, delta=float(confidence.delta), condition=confidence.condition())

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 from jaxtyping import Bool, Float
 
-from horizonfree._validation import short_repr, suggestion
+from horizonfree._validation import reward_name, short_repr, suggestion
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.mdp.events import LOST, OPEN, WON, Event, Worth
 from horizonfree.mdp.space import MAX_HORIZON
@@ -77,11 +77,7 @@ class Property:
         """The property on the states of an explicit model."""
         is_max = self._direction(model.num_choices == model.num_states)
         if self.kind == "C":
-            reward_names = model.reward_names
-            name = reward_names[0] if not self.reward and len(reward_names) == 1 else self.reward
-            if name not in reward_names:
-                hint = suggestion(name, reward_names) if reward_names else "the model has no rewards"
-                raise UnknownNameError(f"there is no reward {short_repr(name)}; {hint}")
+            name = reward_name(self.reward, model.reward_names, "the model has no rewards")
             return Accumulated(model.rewards(name), self.steps, is_max, self.text)
         states = list(model.states)
 
