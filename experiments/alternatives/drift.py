@@ -18,7 +18,7 @@ from horizonfree.runs.recipes import versions
 HERE = Path(__file__).parent
 NIGHTS, PARTS = (32, 64, 128, 256, 512), 16
 FIRST, LAST = np.array([0.6, 0.3, 0.1]), np.array([0.1, 0.3, 0.6])
-WORLDS = {
+SYSTEMS = {
     "in the class": lambda t: 0.5,
     "a jump after half of the nights": lambda t: float(t >= 0.5),
     "a slow drift": lambda t: t,
@@ -32,7 +32,7 @@ def log(queue: hf.Problem, system: str, nights: int, seed: int) -> tuple[np.ndar
     P = np.stack([np.asarray(model.kernel(model.parameter(x, "one")).dense()) for x in np.eye(3)])
     states, actions = np.zeros((nights, H + 1), int), rng.integers(A, size=(nights, H))
     for k in range(nights):
-        share = WORLDS[system](k // (nights // PARTS) / (PARTS - 1))
+        share = SYSTEMS[system](k // (nights // PARTS) / (PARTS - 1))
         law = np.tensordot((1 - share) * FIRST + share * LAST, P, axes=1)
         for h in range(H):
             states[k, h + 1] = rng.choice(S, p=law[states[k, h], actions[k, h]])
@@ -45,7 +45,7 @@ def main() -> None:
     seeds = parser.parse_args().seeds
     queue, out = hf.make("queue"), HERE / "results" / "drift.jsonl"
     with out.open("w") as file:
-        for system in WORLDS:
+        for system in SYSTEMS:
             for nights in NIGHTS:
                 for seed in range(seeds):
                     check = hf.from_episodes(queue, log(queue, system, nights, seed)).check()
@@ -55,7 +55,7 @@ def main() -> None:
                     file.write(json.dumps(row) + "\n")
                     file.flush()
     rows = [json.loads(line) for line in out.read_text().splitlines()]
-    for system in WORLDS:
+    for system in SYSTEMS:
         counts = [sum(x["refuted"] for x in rows if (x["world"], x["nights"]) == (system, n)) for n in NIGHTS]
         print(f"| {system} | " + " | ".join(map(str, counts)) + " |")
 

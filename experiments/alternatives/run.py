@@ -67,7 +67,7 @@ def buses() -> tuple[hf.Problem, tuple[list[np.ndarray], list[np.ndarray]], list
 
 
 def demands(seed: int, real: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """Days of several worlds: in the class, and out of it in four ways."""
+    """Days of several systems: in the class, and out of it in four ways."""
     rng, n = np.random.default_rng(seed), 7 * WEEKS[-1]
     slow, busy = LAWS.values()
     yield "in the class", rng.poisson(np.where(rng.random(n) < 0.5, busy, slow))

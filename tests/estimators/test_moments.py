@@ -116,7 +116,7 @@ def test_home_says_what_is_wrong(subtests):
                 home(**(inputs | change), beta=1.0, alpha=0.5, gamma=0.5)
 
 
-class World:
+class RegressionData:
     """A random mixture and random episodes with random values in [0, 1] on it, V[H] = 0."""
 
     def __init__(self, seed, S=5, A=2, d=3, H=6):
@@ -163,7 +163,7 @@ def _distances(ridge, theta_star):
 @pytest.mark.parametrize("M", [1, 2, 5])
 def test_regress_is_algorithm_1_line_by_line(x64, seed, M):
     """Six episodes of both families, every matrix, vector and weight."""
-    data = World(seed)
+    data = RegressionData(seed)
     beta, (alpha, gamma, lam) = 0.2, radius.parameters(Sizes(data.d, data.H, 2.0))
     ridge = init(lam, data.d, (2, M))
     hat, tilde = (reference.Family.init(M, data.d, lam) for _ in range(2))
@@ -181,7 +181,7 @@ def test_regress_is_algorithm_1_line_by_line(x64, seed, M):
 
 def test_one_order_without_own_uncertainty_is_unweighted_regression(x64):
     """M = 1, gamma = 0: sigma_bar = 1 at every step, value-targeted regression as in UCRL-VTR."""
-    data = World(3)
+    data = RegressionData(3)
     s, a = data.episode()
     phi, y = data.rows(data.values(), s, a, 1)
     start = init(1.0, data.d, (2, 1))
@@ -193,7 +193,7 @@ def test_one_order_without_own_uncertainty_is_unweighted_regression(x64):
 
 
 def test_families_do_not_touch_each_other(x64):
-    data = World(4)
+    data = RegressionData(4)
     s, a = data.episode()
     phi, y = data.rows(data.values(), s, a, 3)
     options = {"beta": 0.3, "alpha": 0.3, "gamma": 0.7}
@@ -212,7 +212,7 @@ def test_theta_star_stays_in_every_ball_of_the_paper(x64):
     K, delta = 40, 1e-7
     is_outside_small_ball = False
     for seed in range(3):
-        data = World(seed)
+        data = RegressionData(seed)
         d, H, B = data.d, data.H, float(np.sqrt(data.d))
         M = radius.moment_orders(K, H)
         alpha, gamma, lam = radius.parameters(Sizes(d, H, B))
@@ -231,7 +231,7 @@ def test_theta_star_stays_in_every_ball_of_the_paper(x64):
 
 def test_the_peak_of_the_noise_is_what_the_radius_assumes(x64):
     """|eta| min{1, ||x||} <= 1/gamma^2 for x = phi/sigma_bar, norms in the matrix before the step."""
-    data = World(6)
+    data = RegressionData(6)
     gamma = 0.8
     s, a = data.episode()
     phi, y = data.rows(data.values(), s, a, 4)

@@ -11,7 +11,7 @@ from horizonfree.errors import OptionError
 from horizonfree.explorers import loop
 from horizonfree.explorers.tabular_design import TabularDesign
 from horizonfree.problems.classes import Tabular
-from tests.models.tabular.worlds import gather, random_case, random_table
+from tests.models.tabular.cases import gather, random_case, random_table
 from tests.reference.jitted import jitted
 
 

@@ -16,7 +16,7 @@ from horizonfree.mdp.events import lift_payments, payments
 from horizonfree.models.draws import converged, diagnostics
 from horizonfree.models.mixture import posterior as by_hit_and_run
 from horizonfree.models.posterior import posterior
-from tests.models.tabular.worlds import random_policy, random_reward, random_table
+from tests.models.tabular.cases import random_policy, random_reward, random_table
 
 ALARM = 1e-8  # of one test
 

@@ -9,7 +9,7 @@ from horizonfree.models.linear.model import LinearModel
 from horizonfree.models.registry import diagnostics_of
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.planning import optimal
-from tests.models.linear.worlds import MU, PHI
+from tests.models.linear.systems import MU, PHI
 
 build = hf.LinearMDP.from_features
 

@@ -7,7 +7,7 @@ import horizonfree as hf
 from horizonfree.errors import ShapeError, SimulationError
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.problems.classes import Tabular
-from tests.models.tabular.worlds import random_table
+from tests.models.tabular.cases import random_table
 
 P = random_table(np.random.default_rng(0), 5, 2, 2)
 

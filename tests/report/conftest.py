@@ -9,7 +9,7 @@ from horizonfree import report
 from horizonfree.runs import certificates
 from horizonfree.runs.run import Run
 
-from .worlds import grid
+from .example_runs import grid
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

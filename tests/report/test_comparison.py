@@ -13,8 +13,8 @@ from horizonfree.report import facts as ft
 from horizonfree.report.page import summary_row
 from horizonfree.runs.run import Run
 
+from .example_runs import grid, rejected_run
 from .reading import stands_alone
-from .worlds import grid, rejected_run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

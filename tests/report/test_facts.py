@@ -12,7 +12,7 @@ from horizonfree.report import facts
 from horizonfree.report import facts as ft
 from horizonfree.runs.run import Run
 
-from .worlds import grid, known_world, river
+from .example_runs import grid, river, run_of_known_kernel
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -96,7 +96,7 @@ def test_intervals_are_cut_where_no_kernel_has_such_a_weight() -> None:
 
 
 def test_doubt_is_zero_where_everything_is_known_and_nan_where_nobody_gets() -> None:
-    run = known_world()
+    run = run_of_known_kernel()
     np.testing.assert_array_equal(
         diagnostics_of(run.problem.model).row_uncertainty(run.confidence(0.05)), 0.0
     )

@@ -16,8 +16,8 @@ from horizonfree.report.facts import goals_certificate
 from horizonfree.report.page import bound
 from horizonfree.runs.run import Run
 
+from .example_runs import rejected_run
 from .reading import Page
-from .worlds import rejected_run
 
 INTERVALS = [
     (0.6532, 0.7581, "[0.65, 0.76]"),

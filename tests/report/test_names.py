@@ -19,8 +19,8 @@ from horizonfree.report.draw import Picture, pictures, write_pictures
 from horizonfree.report.facts import Facts, compute_facts
 from horizonfree.runs.run import Run
 
+from .example_runs import river
 from .reading import stands_alone
-from .worlds import river
 
 NAMES = [
     "$5",

@@ -20,8 +20,8 @@ from horizonfree.report.draw import draw_all
 from horizonfree.report.page import bound, number, write_page
 from horizonfree.runs.run import Run
 
+from .example_runs import grid, logged, rejected_run, river, run_of_known_kernel, unlabelled
 from .reading import Page, stands_alone
-from .worlds import grid, known_world, logged, rejected_run, river, unlabelled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,7 +65,7 @@ def test_bounds_are_never_rounded_down(subtests: pytest.Subtests) -> None:
                 "zoned-grid",
             ],
         ),
-        (known_world, ["Nothing is unknown", "suboptimality at most"]),
+        (run_of_known_kernel, ["Nothing is unknown", "suboptimality at most"]),
         (
             rejected_run,
             ["The data contradict the model class", "model rejected", "if the model class were correct"],
@@ -214,7 +214,7 @@ def test_the_same_run_gives_the_same_bytes(tmp_path: Path, text: str, run: Run) 
 
 
 def test_names_are_text_and_never_markup(tmp_path: Path) -> None:
-    run = known_world()
+    run = run_of_known_kernel()
     run = replace(run, problem=replace(run.problem, name="<script>alert(1)</script>"))
     stands_alone(report.write_report(run, tmp_path / "r.html").read_text(encoding="utf-8"))
     text = report.write_comparison({"<img src=x>": run}, tmp_path / "c.html").read_text(encoding="utf-8")

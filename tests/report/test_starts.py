@@ -17,8 +17,8 @@ from horizonfree.report.draw import draw_all
 from horizonfree.report.page import setting, write_page
 from horizonfree.runs.run import Run
 
+from .example_runs import run_with_starts, unlabelled
 from .reading import Page, stands_alone
-from .worlds import run_with_starts, unlabelled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,7 +8,7 @@ import pytest
 from horizonfree.report import write_report
 from horizonfree.report.draw import draw_all
 from horizonfree.report.facts import compute_facts
-from tests.report.worlds import table
+from tests.report.example_runs import table
 
 
 def test_counts_do_not_tell_when_so_the_figure_looks_ahead(tmp_path: Path) -> None:

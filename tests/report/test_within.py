@@ -16,8 +16,8 @@ from horizonfree.report.page import alt_texts, bound, decide, number, write_page
 from horizonfree.runs.constrained import Constraint
 from horizonfree.runs.run import Run
 
+from .example_runs import grid, logged, rejected_run, river, run_of_known_kernel, table, unlabelled
 from .reading import Page, stands_alone
-from .worlds import grid, known_world, logged, rejected_run, river, table, unlabelled
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ WITHIN: dict[str, Callable[[Run], list[Constraint]]] = {
 
 
 @pytest.mark.parametrize("make_constraints", WITHIN.values(), ids=WITHIN)
-@pytest.mark.parametrize("make", [grid, table, river, known_world, rejected_run, logged, unlabelled])
+@pytest.mark.parametrize("make", [grid, table, river, run_of_known_kernel, rejected_run, logged, unlabelled])
 def test_every_plan_is_that_of_the_run_and_what_is_proved_is_true(
     make: Callable[[], Run], make_constraints: Callable[[Run], list[Constraint]]
 ) -> None:
@@ -81,7 +81,7 @@ def test_every_plan_is_that_of_the_run_and_what_is_proved_is_true(
 
 def test_where_nothing_is_unknown_the_plan_is_the_best_one() -> None:
     """The estimate is the truth: only the distance that the plan keeps from the bounds is lost."""
-    run = known_world()
+    run = run_of_known_kernel()
     for x in compute_facts(run, constraints=[shallow(run, 0.3)]).examples:
         assert x.within is not None
         assert x.best == pytest.approx(x.value, abs=1e-3)

@@ -11,7 +11,7 @@ from horizonfree.planning import evaluate, visits
 from horizonfree.runs.run import Run
 from horizonfree.web import bounded
 from horizonfree.web.session import Session
-from tests.report.worlds import grid, logged, rejected_run, run_with_starts, table
+from tests.report.example_runs import grid, logged, rejected_run, run_with_starts, table
 
 from .client import Client, question
 

@@ -8,7 +8,7 @@ import horizonfree as hf
 from horizonfree.planning import evaluate
 from horizonfree.runs.run import Run
 from horizonfree.web.session import drawing
-from tests.report.worlds import run_with_starts
+from tests.report.example_runs import run_with_starts
 
 from .client import Client
 

@@ -3,7 +3,7 @@
 import pytest
 
 import horizonfree as hf
-from tests.report.worlds import table
+from tests.report.example_runs import table
 
 from .client import Client
 

@@ -120,7 +120,7 @@ def test_an_episode_follows_the_plan_from_the_state_asked_for(client: Client, ru
     assert answer == client.post("/api/plan", json=question(start=5)).json()
 
 
-def test_logged_episodes_show_no_truth_and_play_in_the_estimated_world(run: Run) -> None:
+def test_logged_episodes_show_no_truth_and_play_in_the_estimated_system(run: Run) -> None:
     episodes = hf.simulate(run.problem, np.ones((8, 16), int), episodes=30)
     logged_run = hf.from_episodes(run.problem, episodes)
     answer = Client(logged_run).post("/api/plan", json=question()).json()

@@ -6,7 +6,7 @@ import pytest
 import horizonfree as hf
 from horizonfree.models.linear import bounds, model
 from horizonfree.planning.induction import best_policy, policy_values
-from tests.models.linear.worlds import MU, PHI, draw_system, fitted, policy_bounds, tiny
+from tests.models.linear.systems import MU, PHI, draw_system, fitted, policy_bounds, tiny
 from tests.reference import linear as reference
 
 L, L_ALL = np.log(80), reference.level_of_all(4, 0.025)  # one declared reward of three steps, delta = 0.05
@@ -127,15 +127,15 @@ def test_without_gradients_bounds_are_wider_and_hold(estimates, monkeypatch):
     assert float(short.at.D[problem.start]) < 1
 
 
-RADIUS, RADIUS_ALL, WORLDS = 0.8, 1.5, 250
+RADIUS, RADIUS_ALL, NUM_SYSTEMS = 0.8, 1.5, 250
 
 
 def attack_many(S, A, d, H):
-    """What is bounded, and by what, for many worlds in which the event holds and no more."""
+    """What is bounded, and by what, for many systems in which the event holds and no more."""
     rng = np.random.default_rng([S, A, d, H])
-    systems = [draw_system(rng, S, A, d, H, RADIUS, RADIUS_ALL) for _ in range(WORLDS)]
-    policies = np.where(rng.random((WORLDS, 1, 1, 1)) < 0.5, np.eye(A)[rng.integers(A, size=(WORLDS, H, S))],
-                     rng.dirichlet(np.ones(A), (WORLDS, H, S)))  # fmt: skip
+    systems = [draw_system(rng, S, A, d, H, RADIUS, RADIUS_ALL) for _ in range(NUM_SYSTEMS)]
+    policies = np.where(rng.random((NUM_SYSTEMS, 1, 1, 1)) < 0.5, np.eye(A)[rng.integers(A, size=(NUM_SYSTEMS, H, S))],
+                     rng.dirichlet(np.ones(A), (NUM_SYSTEMS, H, S)))  # fmt: skip
     space = hf.LinearMDP.from_features(systems[0][0], horizon=H).space
 
     def margins_and_gap(fit, true, reward, policy, eps):
@@ -167,7 +167,7 @@ def attack_many(S, A, d, H):
 
 
 def test_at_the_limit_of_the_event_no_bound_is_violated():
-    """250 worlds, four policies each; the best values use up their radius, or some function of all does."""
+    """250 systems, four policies each; the best values use up their radius, or some function of all does."""
     margins, gaps, is_bad = attack_many(S=5, A=2, d=3, H=5)
     for name, margin in margins.items():
         assert float(np.min(margin)) > -1e-9, name

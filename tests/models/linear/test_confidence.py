@@ -17,7 +17,7 @@ from horizonfree.mdp.space import UNSEEN, Trajectory
 from horizonfree.models import certify
 from horizonfree.models.linear.model import whitening
 from horizonfree.models.registry import diagnostics_of
-from tests.models.linear.worlds import tiny
+from tests.models.linear.systems import tiny
 from tests.reference import linear as reference
 
 

@@ -11,7 +11,7 @@ from horizonfree.guarantees.certificate import MAX_NONVACUOUS
 from horizonfree.guarantees.e_processes import ladder
 from horizonfree.planning.induction import best_policy, policy_values
 from horizonfree.planning.traced import Sampler
-from tests.models.linear.worlds import tiny
+from tests.models.linear.systems import tiny
 
 DELTA, SEEDS, EPISODES, LOOKS = 0.2, 1000, 80, 4
 

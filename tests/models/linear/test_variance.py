@@ -13,7 +13,7 @@ from horizonfree import testing
 from horizonfree.models.linear import bounds
 from horizonfree.models.linear.variance import MAX_TILT, SCALES, SHARES, TILTS, leverages, metric
 from tests.adversary import sets
-from tests.models.linear.worlds import tiny
+from tests.models.linear.systems import tiny
 from tests.reference import linear as reference
 
 

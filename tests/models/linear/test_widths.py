@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from horizonfree.models.linear import bounds, model
-from tests.models.linear.worlds import MU, PHI, fitted, norms, sums
+from tests.models.linear.systems import MU, PHI, fitted, norms, sums
 from tests.reference import linear as reference
 
 

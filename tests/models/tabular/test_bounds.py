@@ -8,7 +8,7 @@ import pytest
 from horizonfree.models.tabular import bounds
 from horizonfree.planning import evaluate
 from horizonfree.planning.induction import best_plan
-from tests.models.tabular.worlds import (
+from tests.models.tabular.cases import (
     as_weights,
     boundary,
     kernels_on_the_boundary,

@@ -16,7 +16,7 @@ from horizonfree.models.tabular.evidence import TabularEvidence
 from horizonfree.planning.induction import best_plan, policy_values
 from horizonfree.planning.traced import Sampler
 from horizonfree.problems.classes import Tabular
-from tests.models.tabular.worlds import policy_bounds, random_case, random_reward, random_table
+from tests.models.tabular.cases import policy_bounds, random_case, random_reward, random_table
 
 S, A, M, H, DELTA, SEEDS, FEW = 4, 2, 3, 6, 0.5, 1000, 100
 TIMES = (4, 15, 60, 300)  # episodes

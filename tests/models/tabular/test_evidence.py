@@ -6,7 +6,7 @@ import pytest
 from horizonfree.guarantees.e_processes import ladder
 from horizonfree.mdp.space import IMPOSSIBLE, UNSEEN, Trajectory
 from horizonfree.problems.classes import Tabular
-from tests.models.tabular.worlds import gather, random_case
+from tests.models.tabular.cases import gather, random_case
 from tests.reference.jitted import jitted
 
 pytestmark = pytest.mark.usefixtures("x64")

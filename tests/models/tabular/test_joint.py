@@ -13,7 +13,7 @@ from horizonfree.models.tabular import joint as module
 from horizonfree.models.tabular.joint import JOINT, OMEGA, joint, log_e, most_visits
 from horizonfree.planning.induction import best_plan
 from horizonfree.problems.classes import Tabular
-from tests.models.tabular.worlds import gather, loss, random_policy, random_reward
+from tests.models.tabular.cases import gather, loss, random_policy, random_reward
 from tests.reference import tabular as ref
 
 

@@ -11,7 +11,7 @@ from horizonfree.models.registry import diagnostics_of
 from horizonfree.models.serialization import arrays_of, rebuild, statics_of
 from horizonfree.models.tabular.model import TabularModel, successor_lists
 from horizonfree.problems.classes import Tabular
-from tests.models.tabular.worlds import random_case, random_table
+from tests.models.tabular.cases import random_case, random_table
 
 
 def test_lists_name_the_possible_successors_in_order():

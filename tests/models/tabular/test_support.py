@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from horizonfree.models.tabular.balls import highest_mean
-from tests.models.tabular.worlds import boundary
+from tests.models.tabular.cases import boundary
 from tests.reference import tabular as ref
 
 

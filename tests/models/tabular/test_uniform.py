@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 from horizonfree.models.tabular.confidence import uniform
 from horizonfree.models.tabular.joint import Joint, no_joint
 from horizonfree.problems.classes import Tabular
-from tests.models.tabular.worlds import boundary, loss, random_case, random_table
+from tests.models.tabular.cases import boundary, loss, random_case, random_table
 from tests.reference import tabular as ref
 
 

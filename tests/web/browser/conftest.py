@@ -14,7 +14,7 @@ from horizonfree import report
 from horizonfree.runs.run import Run
 from horizonfree.web.server import app_of, warm_up
 from horizonfree.web.session import Session
-from tests.report.worlds import run_with_starts
+from tests.report.example_runs import run_with_starts
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page

@@ -31,7 +31,7 @@ def river() -> Run:
 
 
 @cache
-def known_world() -> Run:
+def run_of_known_kernel() -> Run:
     """One kernel, nothing to learn: q = 0; no cells either."""
     kernel = np.random.default_rng(0).dirichlet(np.ones(3), (1, 3, 2))
     problem = hf.Mixture.from_kernels(kernel, horizon=4, weights=[1.0], name="known")

@@ -45,8 +45,8 @@ def as_weights(policy, A):
     return np.eye(A)[policy] if policy.ndim == 2 else policy
 
 
-class World(NamedTuple):
-    """A problem, its evidence after some episodes of random actions, and what it says."""
+class Case(NamedTuple):
+    """A problem, its evidence after some episodes of random actions, and the confidence set."""
 
     problem: object
     evidence: object
@@ -108,7 +108,7 @@ def random_case(seed, S=3, A=2, m=2, H=4, episodes=60, support="any", terminal=(
         P[s] = np.arange(S) == s
     problem = Tabular.from_table(P, horizon=H, support=support, terminal=terminal)
     evidence = gather(problem, episodes, seed)
-    return World(problem, evidence, certify.confidence(problem.model, evidence, delta=delta))
+    return Case(problem, evidence, certify.confidence(problem.model, evidence, delta=delta))
 
 
 def policy_bounds(case, reward, policy, confidence=None):

@@ -9,7 +9,7 @@ import pytest
 import horizonfree as hf
 from horizonfree.errors import OptionError
 from horizonfree.report import write_report
-from tests.models.linear.worlds import tiny
+from tests.models.linear.systems import tiny
 from tests.web.client import Client
 
 

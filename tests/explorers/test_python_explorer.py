@@ -54,7 +54,7 @@ def test_it_is_stored_and_resumed_to_the_bit(problem, explorer, tmp_path):
 def test_its_state_and_records_are_its_own(problem):
     run = hf.explore(problem, Eager(), episodes=7, progress=False)
     np.testing.assert_array_equal(run.records["count"], np.arange(1, 8))
-    assert run.explorer_spec.name.endswith("test_own:Eager")
+    assert run.explorer_spec.name.endswith("test_python_explorer:Eager")
     plan = run.plan(hf.goal(problem, 8), model="explorer")
     assert plan.policy.shape == (5, 9)
 
@@ -91,10 +91,12 @@ def test_it_explores_a_real_environment(problem):
 def test_it_has_a_name_and_options(problem):
     run = hf.explore(problem, NAME, episodes=3, progress=False)
     assert_same(run, hf.explore(problem, LeastTaken(), episodes=3, progress=False))
-    by_name = hf.explore(problem, "tests.explorers.test_own:Eager", power=2.0, episodes=3, progress=False)
+    by_name = hf.explore(
+        problem, "tests.explorers.test_python_explorer:Eager", power=2.0, episodes=3, progress=False
+    )
     assert by_name.explorer.power == 2.0
     with pytest.raises(UnknownNameError, match="no option 'powr'"):
-        hf.explore(problem, "tests.explorers.test_own:Eager", powr=2.0, episodes=3)
+        hf.explore(problem, "tests.explorers.test_python_explorer:Eager", powr=2.0, episodes=3)
     assert registry.about(NAME)["about"].startswith("Right: the action")
 
 
