@@ -43,7 +43,7 @@ def timed(call, calls: int) -> tuple[float, ...]:
 
 
 def by_turns(functions, calls: int) -> list[tuple[float, ...]]:
-    """The same of several, which take turns."""
+    """The times of `timed` for several functions that take turns."""
     wall, busy = [[] for _ in functions], [[] for _ in functions]
     for _ in range(calls + 1):
         for i, call in enumerate(functions):

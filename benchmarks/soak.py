@@ -110,7 +110,7 @@ def memory(process: "subprocess.Popen[str]") -> int:
 def soak(
     process: "subprocess.Popen[str]", port: int, seconds: float, rate: float
 ) -> tuple[Counter[str], list[str], list[int]]:
-    """So many requests a second for so long: what was sent and answered, what went wrong, and memory over time."""
+    """Send `rate` requests a second for `seconds`: counts of requests and answers, errors, and memory over time."""
     rng, num_sent, wrong, sizes = random.Random(0), Counter[str](), list[str](), list[int]()
     start_time = time.monotonic()
     for i in range(int(seconds * rate)):

@@ -72,7 +72,7 @@ class Cells:
         return table
 
     def blur(self, kernel: np.ndarray) -> np.ndarray:
-        """The same, to a cell or one of its eight neighbours."""
+        """The kernel whose next cell is spread evenly over that cell and its eight neighbours."""
         s, weights = np.arange(self.flag), np.zeros((self.flag + 1, self.flag + 1))
         weights[self.flag, self.flag] = 1
         for di, dj in np.ndindex(3, 3):

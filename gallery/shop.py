@@ -98,7 +98,7 @@ def study(small: bool = False) -> dict[str, Any]:
 def row(
     system: str, law: np.ndarray, name: str, problem: hf.Problem, weeks: int, repeats: int
 ) -> dict[str, Any]:
-    """The same shop with so many weeks, several times."""
+    """Bounds, losses and refutations after `weeks` weeks of a system, over repeated samples."""
     table, reward = np.broadcast_to(COST, (H, S, A)), hf.rescale(problem, COST)
     truth = shop(weights=law).kernel()
     best, gaps, losses, num_rejected = planning.optimal(truth, table).V[0, START], [], [], [0, 0]

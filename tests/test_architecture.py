@@ -76,7 +76,7 @@ def test_every_module_imports_packages_above_its_own_only():
 
 
 def test_no_import_leads_back_to_where_it_came_from():
-    """Also inside a package, and counting imports inside functions, except for the methods named above."""
+    """Inside packages too. Imports inside functions count, except in the methods listed above."""
     state: dict[str, str] = {}
 
     def visit(name: str, path: list[str]) -> None:

@@ -125,7 +125,7 @@ def test_the_table_of_problems_is_right():
 
 
 def test_links_lead_to_files(subtests):
-    """Also those that are none: [PV](s,a) is a link to Markdown."""
+    """Formulas such as [PV](s,a) count: Markdown reads them as links."""
     for page in PAGES:
         with subtests.test(page.name):
             text = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)|\$[^$\n]+\$", "", page.read_text(), flags=re.DOTALL)

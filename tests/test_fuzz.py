@@ -26,7 +26,7 @@ from tests.sweeps.conftest import TINY, FakeExecutor, rows_for
 
 pytestmark = pytest.mark.timeout(3600)
 
-# ---- the arguments -------------------------------------------------------------------------------------------------------
+# ---- the arguments --------------------------------------------------------------------------------------------------
 
 PROBLEM = hf.make("river-swim", states=3, horizon=3)
 KERNELS = np.random.default_rng(0).dirichlet(np.ones(3), (2, 3, 2))

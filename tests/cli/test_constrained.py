@@ -66,7 +66,7 @@ def test_events_trade_offs_and_risk(shell, tmp_path):
 
 
 def test_a_report_tells_what_plan_tells(shell, tmp_path):
-    """The same numbers for machines, and on the page."""
+    """JSON and page have the numbers of `plan`."""
     problem = hf.make("river-swim", states=4, horizon=8)
     hf.explore(problem, episodes=300, seed=0, progress=False).save(tmp_path / "swim")
     Path("cost.csv").write_text("0\n0.125\n0\n0\n")

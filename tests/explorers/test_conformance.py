@@ -75,7 +75,7 @@ def compile_setting(learns):
 
 
 def setting(name):
-    """The same on the device."""
+    """The compiled setting of an explorer's model class."""
     return compile_setting(EXPLORERS[name].explorer_type.learns)
 
 
@@ -192,7 +192,7 @@ def test_through_a_folder_the_bits_are_the_same(name, stored_run, tmp_path):
 
 @everyone
 def test_a_resumed_run_equals_an_uninterrupted_one(name, stored_run):
-    """And the same seed gives the same episodes, hence the same state, to the last bit."""
+    """The same seed gives the same episodes, hence the same state, to the last bit."""
     run = stored_run(name)
     first = hf.explore(make_problem(name), small(name), episodes=2, seed=SEED, progress=False)
     resumed = first.resume(episodes=EPISODES - 2, progress=False)
@@ -258,7 +258,7 @@ METHODS = {
 
 @everyone
 def test_it_has_the_five_methods_of_the_interface_and_says_what_it_learns(name):
-    """And nothing of the interface is left abstract: `learns` is a class of models, a PlugIn's that of mixtures."""
+    """No abstract method is left: `learns` is a class of models, a PlugIn's that of mixtures."""
     kind = EXPLORERS[name].explorer_type
     assert Explorer.__abstractmethods__ == set(METHODS)
     for method, names in METHODS.items():

@@ -107,7 +107,7 @@ def test_half_a_weight_or_half_of_delta_costs_a_mixture_log_2(mixture):
 
 
 def test_the_parameter_set_of_a_mixture_pays_for_weights_and_delta(mixture):
-    """The same of `violation`, which tests of coverage read."""
+    """`violation`, which tests of coverage read, pays for weights and delta too."""
     model, evidence = mixture
 
     def set_level(weights, delta):

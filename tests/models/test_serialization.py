@@ -41,7 +41,7 @@ def test_a_model_comes_back_from_its_arrays_and_numbers(subtests):
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_every_field_is_an_array_or_a_number(name):
-    """So nothing of a model is forgotten: fields that are neither are None."""
+    """Every field is stored: those that are neither are None."""
     model = PROBLEMS[name]().model
     arrays, statics = arrays_of(model), statics_of(model)
 

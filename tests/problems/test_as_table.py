@@ -284,7 +284,7 @@ def test_the_certificates_of_a_frozen_lake_hold(seed):
 
 
 def test_the_page_on_environments_runs(capsys):
-    """And a run whose start is unknown acts one step later than its environment."""
+    """In it, a run whose start is unknown acts one step later than its environment."""
     text = (Path(__file__).parents[2] / "docs" / "environment.md").read_text()
     scope: dict = {}
     for example in re.findall(r"```python\n(.*?)```", text, re.DOTALL):

@@ -68,7 +68,7 @@ def best_plan(P, reward):
 
 
 def total_one(P, reward):
-    """The same reward, in units in which the best path from anywhere at the first step collects 1."""
+    """A reward in units in which the best path from anywhere at the first step collects 1."""
     M = np.zeros(len(P))
     for r in reward[::-1]:
         M = (r + np.where(P > 0, M, -np.inf).max(-1)).max(-1)

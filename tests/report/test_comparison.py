@@ -40,7 +40,7 @@ def test_a_comparison_ranks_by_what_is_proved(tmp_path: Path, pair: dict[str, Ru
 
 
 def test_runs_that_chance_may_order_have_no_winner(tmp_path: Path, run: Run) -> None:
-    """The same run twice, and gaps that differ by 19 and by 21 percent."""
+    """One run under two names, then gaps that differ by 19 and by 21 percent."""
     text = report.write_comparison({"one": run, "two": run}, tmp_path / "c.html").read_text(encoding="utf-8")
     assert "one, two have the smallest" in stands_alone(text).text
     assert 'class="best"' not in text

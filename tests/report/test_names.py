@@ -65,12 +65,12 @@ def svgs(page: str) -> Iterator[str]:
 
 @cache
 def grid_facts() -> Facts:
-    """What reports say of a problem with cells; names decide none of it."""
+    """The facts of a problem with cells; they do not depend on names."""
     return compute_facts(river())
 
 
 def facts_with_names(*actions: str, name: str = "river") -> Facts:
-    """The same in a world whose actions, and which itself, are called so."""
+    """The facts of the grid with these names of its actions and of the problem."""
     problem = grid_facts().problem
     return replace(
         grid_facts(), problem=replace(problem, name=name, layout=problem.layout | {"actions": [*actions]})
@@ -86,7 +86,7 @@ def plans(facts: Facts) -> dict[str, Picture]:
 
 @pytest.fixture(scope="module")
 def write_page(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """The page about a world in which everything has one name; of its figures only those of plans speak of it."""
+    """The page of a problem in which everything has one name; only the figures of plans show it."""
     default_pictures = pictures(grid_facts())
 
     @cache

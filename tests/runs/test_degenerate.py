@@ -116,7 +116,7 @@ def test_a_policy_that_loses_everything_in_a_known_system_is_bad_and_its_gap_is_
 
 
 def test_a_bad_policy_in_a_system_that_is_known_well_is_no_lack_of_data():
-    """And with few data it is one, as before."""
+    """After one episode it is: the certificate is vacuous."""
     problem = hf.Mixture.from_kernels([spread(2, 2), spread(2, 2, 1)], horizon=2, weights=[0.5, 0.5])
     run = hf.explore(problem, episodes=2000, progress=False)
     assert run.certificate().eps < 0.5

@@ -88,7 +88,7 @@ def test_the_returned_plan_has_the_smaller_bound_and_the_uniform_one() -> None:
 
 
 def test_bounds_of_nothing_are_exactly_one() -> None:
-    """So that a plan of the estimate and one of the centre tie where neither is certified."""
+    """A plan of the estimate and one of the centre then tie where neither is certified."""
     problem = hf.from_gymnasium("FrozenLake-v1", horizon=20).as_tabular()
     run = hf.explore(problem, episodes=5, seed=1, progress=False)
     assert run.certificate().eps == 1.0

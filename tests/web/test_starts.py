@@ -74,7 +74,7 @@ def test_every_episode_draws_its_start(client: Client) -> None:
 
 @pytest.mark.parametrize("seed", [0, 3])
 def test_an_episode_from_a_fixed_start_is_the_same_chosen_or_not(seed: int) -> None:
-    """And it follows the plan through transitions that are possible."""
+    """The episode also follows the plan through possible transitions."""
     problem = hf.make("zoned-grid", size=3, zones=1, horizon=6)
     client = Client(hf.explore(problem, "uniform", episodes=5, progress=False))
     question = {"weights": [[8, 1.0]], "seed": seed}

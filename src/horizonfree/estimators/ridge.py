@@ -13,9 +13,9 @@ stands for.
 
 Refreshing. `refresh` computes root and log det anew by Cholesky from Sigma, which is the running sum up to rounding.
 `in_blocks` does so after every REFRESH_ROWS rows and after the last, at steps fixed in advance: a test inside the loop
-would, under vmap, cost a Cholesky factor at every row. An episode is one `scan`, so between episodes the state is fresh. How
-far the root drifts from Sigma is measured by || W Sigma W' - I ||_2, about REFRESH * u * sqrt(cond) + u * cond; the
-second term is Cholesky's own, the floor for every method that keeps Sigma.
+would, under vmap, cost a Cholesky factor at every row. An episode is one `scan`, so between episodes the state is
+fresh. How far the root drifts from Sigma is measured by || W Sigma W' - I ||_2, about REFRESH * u * sqrt(cond) + u *
+cond; the second term is Cholesky's own, the floor for every method that keeps Sigma.
 
 Every field may have leading axes, `*batch`, and every method acts on all of them at once.
 """

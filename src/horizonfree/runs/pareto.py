@@ -67,7 +67,7 @@ class TradeOff(ReprMixin):
         return figure
 
     def draw(self, axis: Any, colors: tuple[str, str, str] = ("C0", "C1", "0.5")) -> None:
-        """The same on Matplotlib axes; colours of the band, of the estimate, and of bounds that are out of reach."""
+        """Draw the figure of `plot` on Matplotlib axes; colors: of the band, the estimate and infeasible bounds."""
         band_color, color, grey = colors
         bounds = np.linspace(self.cost_low.min(), self.cost_high.max(), 400)
         band = np.array([self.at(float(b)) for b in bounds])
