@@ -177,9 +177,7 @@ def score(run: hf.Run, zeta: float) -> dict:
     """Certificates within zeta, the plain ones, and what the plans really lose at worst."""
     problem = run.problem
     start_time = time.process_time()
-    with_zeta = certify.within(
-        problem.model, run.evidence, delta=DELTA, declared=hf.Misspecification(tv=zeta)
-    )
+    with_zeta = problem.model.robust_confidence(run.evidence, DELTA)(hf.Misspecification(tv=zeta))
     seconds = time.process_time() - start_time
     plain_confidence = run.confidence(DELTA)
     gaps, plain_gaps, worst = [], [], []

@@ -133,7 +133,7 @@ def test_no_system_with_memory_makes_a_plan_lose_more(problem, run, confidence, 
         _, certificate = certify.for_reward(problem.model, confidence, reward, policy)
         for theta in [problem.truth, *thetas(problem, confidence, rng, 5)]:
             P = problem.model.kernel(theta).dense()
-            worst = ref.history_gap(P, reward, policy, confidence.zeta, start, anywhere=anywhere)
+            worst = ref.history_gap(P, reward, policy, confidence.zeta, start, is_anywhere=anywhere)
             assert worst <= certificate.eps + 1e-9
             assert worst <= float(confidence.eps) + 1e-9
             ratios.append(worst / certificate.eps)
