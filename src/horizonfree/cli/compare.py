@@ -172,10 +172,10 @@ def _compare_explorers(
             continue
         finished[label] = part
         if out is not None:
-            _write_comparison(_ordered(instance.name, names, finished, failed), out)
+            _write_comparison(_to_comparison(instance.name, names, finished, failed), out)
     if not finished:
         raise RunError(f"every explorer failed: {next(iter(failed.values()))}")
-    result = _ordered(instance.name, names, finished, failed)
+    result = _to_comparison(instance.name, names, finished, failed)
     rows = list(result)
     eps, gap = result.medians("eps"), result.medians("gap")
     last = max(row["episodes"] for row in rows)
@@ -200,7 +200,7 @@ def _compare_explorers(
         raise typer.Exit(1)
 
 
-def _ordered(problem: str, names: Any, finished: Any, failed: dict[str, str]) -> "ExplorerComparison":
+def _to_comparison(problem: str, names: Any, finished: Any, failed: dict[str, str]) -> "ExplorerComparison":
     """The rows in the order in which the explorers were named."""
     from horizonfree.batch.compare import ExplorerComparison
 

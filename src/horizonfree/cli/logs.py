@@ -230,7 +230,7 @@ def show(result: "Audit", value: dict[str, Any], names: tuple[str, str]) -> None
     print_line("[bold]Likely:[/] {words}\n", words=value["likely"])
     confidence_text = confidence_of(value["delta"])
     rows = [
-        (name, entry["value"], _between(entry["interval"]), _between(entry["likely"]))
+        (name, entry["value"], _interval_text(entry["interval"]), _interval_text(entry["likely"]))
         for name, entry in zip(
             (*names, "difference"), (value["new"], value["incumbent"], value["difference"])
         )
@@ -251,7 +251,7 @@ def show(result: "Audit", value: dict[str, Any], names: tuple[str, str]) -> None
     print_line("[dim]Assumes:[/] {assumes}", assumes=value["assumes"])
 
 
-def _between(ends: list[float] | None) -> str:
+def _interval_text(ends: list[float] | None) -> str:
     from horizonfree.guarantees.certificate import interval
 
     return "-" if ends is None else interval(*ends)

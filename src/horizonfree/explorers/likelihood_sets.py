@@ -72,7 +72,7 @@ def claim_in(space: Space, confidence: MixtureConfidence, uniform: Certificate) 
     if uniform.is_rejected:
         return uniform
     prepared = prepared_in(space, confidence)
-    U = float(space.at_start(np.asarray(_relaxed(prepared)[0])))
+    U = float(space.at_start(np.asarray(_relaxed_values(prepared)[0])))
     T = 0.0 if U == 0 else variance_bound(prepared, BETA)
     bounds = {"4U": 4 * U, "4T": 4 * T, "evidence": uniform.eps}
     best = min(bounds, key=lambda name: math.inf if math.isnan(bounds[name]) else bounds[name])
@@ -110,5 +110,5 @@ def _with_boxes(
 
 
 @jax.jit
-def _relaxed(prepared: Prepared) -> Float[Array, "H1 S"]:
+def _relaxed_values(prepared: Prepared) -> Float[Array, "H1 S"]:
     return relaxed(prepared, BETA)[1]

@@ -114,12 +114,12 @@ def _move(key: Array, prepared: Prepared, radius: Number, current: _Search) -> _
     """Try the next move, or a random change of the best point after three failures; the first call evaluates the
     start."""
     is_start, is_kick = current.best_value == -jnp.inf, current.failures == NUM_MOVES
-    kicked = _where(is_start, current.best, _kick(key, current.best, prepared.p.shape[1]))
-    point = _where(is_kick, kicked, current.point)
+    kicked = _select(is_start, current.best, _kick(key, current.best, prepared.p.shape[1]))
+    point = _select(is_kick, kicked, current.point)
     step, target = _best_reward(current.weights)
     moves_reward = (current.failures == 0) | (current.failures == 2)
     moves_policy = current.failures <= 1
-    point = _where(moves_reward, Point(point.policy, step, target), point)
+    point = _select(moves_reward, Point(point.policy, step, target), point)
 
     # One backward pass, which moves the policy and evaluates it, and one adjoint pass.
     path = sweep_back(prepared, point.policy, point.reward, current.weights, moves_policy, radius, LEAK)
@@ -129,10 +129,10 @@ def _move(key: Array, prepared: Prepared, radius: Number, current: _Search) -> _
     is_kept = is_kick | (value > current.value + MIN_RELATIVE_RISE * jnp.abs(current.value))
     is_best = is_start | (value > current.best_value + MIN_RELATIVE_RISE * jnp.abs(current.best_value))
     return _Search(
-        _where(is_kept, candidate, current.point),
+        _select(is_kept, candidate, current.point),
         jnp.where(is_kept, value, current.value),
-        _where(is_kept, weights, current.weights),
-        _where(is_best, candidate, current.best),
+        _select(is_kept, weights, current.weights),
+        _select(is_best, candidate, current.best),
         jnp.where(is_best, value, current.best_value),
         jnp.where(is_kept, 0, current.failures + 1),
     )
@@ -164,7 +164,7 @@ def _kick(key: Array, point: Point, A: int) -> Point:
     return Point(policy, step, target)
 
 
-def _where(condition: Array, x: _T, y: _T) -> _T:
+def _select(condition: Array, x: _T, y: _T) -> _T:
     """x or y, leaf by leaf."""
     result: _T = jax.tree.map(lambda a, b: jnp.where(condition, a, b), x, y)
     return result

@@ -105,7 +105,7 @@ def _product(x: Bool[Array, "S S"], y: Bool[Array, "S S"]) -> Bool[Array, "S S"]
 MAX_PAIRS = 2_000_000  # pairs of policy and reward; more are refused
 
 _prepare = jax.jit(prepare)
-_antichains = jax.jit(lambda space, occupied: _listed(antichains(space, occupied)))
+_antichains = jax.jit(lambda space, occupied: _indicators(antichains(space, occupied)))
 _backups = jax.jit(jax.vmap(backup, in_axes=(None, 0, 0, 0, None)))
 _conclude = jax.jit(conclude, static_argnames="mode")
 
@@ -134,7 +134,7 @@ def exhaustive(
     return to_numpy(_search(prepared, choices, reach, targets, beta))
 
 
-def _listed(antichains: Antichains) -> tuple[Bool[Array, "N H S"], Int[Array, ""]]:
+def _indicators(antichains: Antichains) -> tuple[Bool[Array, "N H S"], Int[Array, ""]]:
     return antichains.indicator(antichains.sets), antichains.count
 
 
@@ -255,7 +255,7 @@ def _best_of(index: Int[Array, " N"], value: Float[Array, " N"], raw: Float[Arra
 def _pairs(model: MixtureModel) -> Pairs:
     """All pairs that matter: the last action does not, nor does a reward at step 1."""
     _, S, A = model.space.sizes
-    is_occupied = _occupied(model)
+    is_occupied = _occupied_states(model)
     rows = jnp.concatenate([model.phi.reshape(S, A, -1), model.space.succ.astype(float)], axis=-1)
     is_same_row = (rows[:, :, None] == rows[:, None]).all(-1)  # [S, A, A]
     is_new = ~(is_same_row & jnp.tri(A, k=-1, dtype=bool)).any(-1)
@@ -267,7 +267,7 @@ def _pairs(model: MixtureModel) -> Pairs:
     return Pairs(actions, bases.astype(int), rewards, total.astype(int))
 
 
-def _occupied(model: MixtureModel) -> Bool[Array, "H S"]:
+def _occupied_states(model: MixtureModel) -> Bool[Array, "H S"]:
     """Which states can be occupied at each step, under some policy and parameter."""
     space = model.space
     S = space.num_states

@@ -275,7 +275,7 @@ class Tabular(Problem):
             acts = None if acts is None else np.concatenate([acts, np.arange(A, dtype=np.int32)[None]])
         model = tabular_model(possible, horizon=horizon, start=start, is_support_known=is_known, acts=acts)
         problem = Problem._from_model(model, None, name, layout, states=states, actions=actions)
-        super().__init__(model, None, name, None, {**problem.layout, **_declared(ended)})
+        super().__init__(model, None, name, None, {**problem.layout, **_ended_layout(ended)})
 
     @classmethod
     def from_table(
@@ -312,7 +312,7 @@ class Tabular(Problem):
         model = tabular_model(possible, horizon=horizon, start=start, is_support_known=is_known, acts=acts)
         truth = model.parameter(table, "P")
         problem = cls._from_model(model, truth, name, layout, states=states, actions=actions)
-        return problem._replace(layout={**problem.layout, **_declared(ended)})
+        return problem._replace(layout={**problem.layout, **_ended_layout(ended)})
 
     @classmethod
     def from_problem(cls, problem: Problem, support: str = "any") -> Self:
@@ -494,6 +494,6 @@ def _terminal(terminal: Any, S: int, layout: Any = None, states: Any = None) -> 
     return ended
 
 
-def _declared(ended: Int[np.ndarray, " S"]) -> dict[str, Any]:
+def _ended_layout(ended: Int[np.ndarray, " S"]) -> dict[str, Any]:
     """The entry of the layout, where something was declared."""
     return {} if (ended == UNDECLARED).all() else {ENDED: ended}

@@ -418,11 +418,11 @@ def decide(
         "more_states": int((share > 0).sum()) - len(order),
     }
     if isinstance(plan, ConstrainedPlan):
-        decision["within"] = _within(run, plan, constraints, result.incumbent.policy, delta)
+        decision["within"] = _constraint_data(run, plan, constraints, result.incumbent.policy, delta)
     return decision
 
 
-def _within(
+def _constraint_data(
     run: Run, plan: ConstrainedPlan, constraints: Sequence[Constraint], today: np.ndarray, delta: float
 ) -> dict[str, Any]:
     """What is proved of the constraints under the plan and under today's policy."""

@@ -405,7 +405,7 @@ class Question:
         eps = at_most_one(eps)
         gap = self.reward.factor * eps
         if not certificate.is_rejected:
-            statement = self._words(status, gap, round_up(eps) < 1, certificate.statement)
+            statement = self._statement(status, gap, round_up(eps) < 1, certificate.statement)
             holds = f"{certificate.holds_for}, among policies that satisfy the constraints"
             certificate = replace(certificate, eps=eps, statement=statement, holds_for=holds)
         units = self.reward.factor * np.array(
@@ -440,7 +440,7 @@ class Question:
         name = constraint.name or f"constraint {i + 1}"
         return ConstraintResult(constraint.bound, constraint.is_upper, value, low, high, name)
 
-    def _words(self, status: str, gap: float, is_certified: bool, vacuous: str) -> str:
+    def _statement(self, status: str, gap: float, is_certified: bool, vacuous: str) -> str:
         delta = float(self.confidence.delta)
         place = f", {self.where}" if self.where else ""
         end = f"{self.confidence.condition()}{place}"

@@ -70,7 +70,7 @@ FOREIGN_KEYWORDS = {  # of other libraries, and what is meant
 }
 
 
-def _begin(explorer: Explorer, model: Model, budget: int | None) -> Progress:
+def _init_progress(explorer: Explorer, model: Model, budget: int | None) -> Progress:
     """Before the first episode, with the history that robust certificates need."""
     if isinstance(explorer, PythonExplorer):
         return python_progress(explorer, model, _empty_evidence(to_device(model), budget))
@@ -172,7 +172,7 @@ def explore(
         check_reward_matters(instance, reward)
     end = stop_rule(learned_problem, 0, request, reward)
     _suggest_reachable_part(learned_problem)
-    first = to_numpy(_begin(instance, learned_problem.model, request.budget))
+    first = to_numpy(_init_progress(instance, learned_problem.model, request.budget))
     spec = ExplorerSpec.of(instance)
     run = Run(learned_problem, spec, int(seed), first.evidence, first.state, {}, is_simulated, end)
     recorder = None if is_simulated else RewardRecorder(run)

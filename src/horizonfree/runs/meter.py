@@ -31,10 +31,10 @@ def progress_meter(first: int, until: StopRule, wanted: bool | None) -> Iterator
     if not is_wanted(wanted):
         yield lambda episode, rows, eps: None
     elif is_terminal:
-        with _live(first, until) as show:
+        with _live_meter(first, until) as show:
             yield show
     else:
-        yield _plain(first, until)
+        yield _plain_meter(first, until)
 
 
 def is_notebook() -> bool:
@@ -150,7 +150,7 @@ def counter(total: int, noun: str, wanted: bool | None) -> Iterator[Callable[[in
 
 
 @contextmanager
-def _live(first: int, until: StopRule) -> Iterator[Meter]:
+def _live_meter(first: int, until: StopRule) -> Iterator[Meter]:
     """One line that is redrawn."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -179,7 +179,7 @@ def _live(first: int, until: StopRule) -> Iterator[Meter]:
         yield show
 
 
-def _plain(first: int, until: StopRule) -> Meter:
+def _plain_meter(first: int, until: StopRule) -> Meter:
     """A line every LINE_SECONDS seconds and one at the end."""
     start = last = time.perf_counter()
     lines = Lines()

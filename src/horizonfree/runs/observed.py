@@ -75,7 +75,7 @@ class ObservedReward(ReprMixin):
 
     def interval(self, delta: float) -> tuple[Float[np.ndarray, "S A"], Float[np.ndarray, "S A"]]:
         """Lower and upper ends for the true mean of every pair: all of them together with probability 1 - delta."""
-        low, high = self._declared()
+        low, high = self._declared_range()
         n = np.maximum(self.count, 1)
         pairs = max(1, int((~self.is_over).sum()) * self.count.shape[1])
         level = 2 * math.log(pairs / check_probability(delta, "delta")) + np.log((n + RHO) / RHO)
@@ -102,7 +102,7 @@ class ObservedReward(ReprMixin):
 
     def assumption(self) -> str:
         """The sentence of certificates that use it."""
-        low, high = self._declared()
+        low, high = self._declared_range()
         return ESTIMATED.format(low=low, high=high)
 
     def added(self, episodes: Trajectory, rewards: Float[np.ndarray, "*batch H"]) -> "ObservedReward":
@@ -133,7 +133,7 @@ class ObservedReward(ReprMixin):
         total, count, least, most, is_over = (arrays[name] for name in NAMES)
         return cls(total, count, least, most, is_over)
 
-    def _declared(self) -> tuple[float, float]:
+    def _declared_range(self) -> tuple[float, float]:
         if self.declared is None:
             raise OptionError(
                 "an interval needs the range that rewards can have, not the one that occurred: "

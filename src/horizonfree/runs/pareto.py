@@ -148,7 +148,7 @@ def trade_off(
     ]
     (cost_at, cost_low, cost_high), (value_at, value_low, value_high) = np.array(rows).transpose(1, 2, 0)
     lines, prices = _lines(question, points_found)
-    cheapest = first_cost.offset - first_cost.factor * _most(
+    cheapest = first_cost.offset - first_cost.factor * _upper_bound(
         question, rescale(question.space, -first_cost.table), safest.policy
     )
     delta, condition = float(question.confidence.delta), question.confidence.condition()
@@ -180,7 +180,7 @@ def _ends(question: Question, reward: Reward, policy: np.ndarray) -> tuple[float
     return tuple(reward.factor * float(x) + reward.offset for x in ends)  # type: ignore[return-value]
 
 
-def _most(question: Question, reward: Reward, policy: np.ndarray) -> float:
+def _upper_bound(question: Question, reward: Reward, policy: np.ndarray) -> float:
     """At least the total of every policy: high + gap of one of them, in the units of the reward, rounded up."""
     bounds, certificate = certify.for_reward(question.model, question.confidence, reward.table, policy)
     upper = reward.factor * min(1.0, float(bounds.high) + certificate.eps) + reward.offset
@@ -195,7 +195,7 @@ def _lines(
     lines, prices = [], []
     for policy, (price,), _ in solutions:
         reward_less_cost = rescale(question.space, reward.table - price * cost.table)
-        upper = _most(question, reward_less_cost, policy)
+        upper = _upper_bound(question, reward_less_cost, policy)
         lines.append(reward.factor * (upper - price * cost.offset / cost.factor) + reward.offset)
         prices.append(reward.factor * price / cost.factor)
     return np.array(lines), np.array(prices)

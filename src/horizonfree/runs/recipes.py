@@ -135,7 +135,7 @@ def split_layout(problem: Problem) -> tuple[dict[str, Any], dict[str, np.ndarray
         if not isinstance(key, str):
             raise RunError(f"{where} cannot be stored: its key is not text; use {str(key)!r}")
         if not isinstance(x, np.ndarray):
-            scalars[key] = _plain(x, where)
+            scalars[key] = _json_value(x, where)
         elif x.dtype.hasobject:
             raise RunError(
                 f"{where} is an array of Python objects, which cannot be stored; use numbers or text"
@@ -145,14 +145,14 @@ def split_layout(problem: Problem) -> tuple[dict[str, Any], dict[str, np.ndarray
     return scalars, arrays
 
 
-def _plain(x: Any, where: str) -> Any:
+def _json_value(x: Any, where: str) -> Any:
     """A value as JSON returns it: tuples as lists, NumPy numbers as Python numbers."""
     if isinstance(x, np.generic):
         x = x.item()
     if isinstance(x, (list, tuple)):
-        return [_plain(y, where) for y in x]
+        return [_json_value(y, where) for y in x]
     if isinstance(x, Mapping) and all(isinstance(key, str) for key in x):
-        return {key: _plain(y, where) for key, y in x.items()}
+        return {key: _json_value(y, where) for key, y in x.items()}
     if x is None or isinstance(x, (str, int)) or (isinstance(x, float) and math.isfinite(x)):
         return x
     raise RunError(

@@ -88,7 +88,7 @@ def check_explorer(
     >>> len(hf.testing.check_explorer(Uniform).passed)
     10
     """
-    instance = _built(explorer)
+    instance = _build(explorer)
     problems = default_problems(instance) if problem is None else [problem]
     main = problems[0]
     checks = {
@@ -135,7 +135,7 @@ def _as_learned(problem: Problem, explorer: Explorer) -> Problem:
     )
 
 
-def _built(explorer: Any) -> Explorer:
+def _build(explorer: Any) -> Explorer:
     if isinstance(explorer, type):
         try:
             explorer = explorer()
@@ -148,7 +148,7 @@ def _built(explorer: Any) -> Explorer:
     return explorer
 
 
-def _explored(
+def _explore(
     explorer: Explorer, problem: Problem, episodes: int = EPISODES, seed: int = SEED, **options: Any
 ) -> Run:
     return explore(problem, explorer, episodes=episodes, seed=seed, progress=False, **options)
@@ -172,7 +172,7 @@ def _check_interface(explorer: Explorer) -> None:
 
 def _check_options(explorer: Explorer, problem: Problem) -> None:
     """A stored run finds the class by its name, and builds the same object."""
-    name, options = describe(_explored(explorer, problem, 1).explorer or explorer)
+    name, options = describe(_explore(explorer, problem, 1).explorer or explorer)
     scalars, arrays = stored_options(name, options)
     rebuilt = make_explorer(name, **{key: x for key, x in (scalars | arrays).items() if x is not None})
     require(type(rebuilt) is type(explorer), f"{name} is another class than the one that is checked")
@@ -187,7 +187,7 @@ def _check_runs(explorer: Explorer, problems: Sequence[Problem]) -> None:
     for problem in problems:
         S, A, H = problem.num_states, problem.num_actions, problem.horizon
         where = f"with S = {S}, A = {A}, H = {H}"
-        run = _explored(explorer, problem)
+        run = _explore(explorer, problem)
         policy_table(run.progress.state.policy, *problem.space.sizes)
         for name, x in run.records.items():
             require(
@@ -206,7 +206,7 @@ def _check_runs(explorer: Explorer, problems: Sequence[Problem]) -> None:
 
 
 def _check_plans(explorer: Explorer, problem: Problem) -> None:
-    run = _explored(explorer, problem)
+    run = _explore(explorer, problem)
     for reward in suite(problem.space)[:4]:
         plan = run.plan(reward, model="explorer")
         require(
@@ -216,7 +216,7 @@ def _check_plans(explorer: Explorer, problem: Problem) -> None:
         policy_table(plan.policy, *problem.space.sizes)
 
 
-def _same(a: Run, b: Run, what: str) -> None:
+def _check_same(a: Run, b: Run, what: str) -> None:
     """The same records, state and evidence, to the last bit."""
     trees = {
         "record": (dict(a.records), dict(b.records)),
@@ -230,17 +230,17 @@ def _same(a: Run, b: Run, what: str) -> None:
 
 def _check_repeats(explorer: Explorer, problem: Problem) -> None:
     """Hidden state, clocks and global random numbers would show here; programs are traced again."""
-    first = _explored(explorer, problem)
-    _explored(explorer, problem, seed=SEED + 1)
+    first = _explore(explorer, problem)
+    _explore(explorer, problem, seed=SEED + 1)
     clear_caches()
-    _same(first, _explored(explorer, problem), "a second exploration with the same seed")
+    _check_same(first, _explore(explorer, problem), "a second exploration with the same seed")
 
 
 def _check_resume(explorer: Explorer, problem: Problem) -> None:
-    uninterrupted = _explored(explorer, problem)
-    half = _explored(explorer, problem, 2, budget=None)
+    uninterrupted = _explore(explorer, problem)
+    half = _explore(explorer, problem, 2, budget=None)
     if describe(half.explorer or explorer) == describe(uninterrupted.explorer or explorer):
-        _same(
+        _check_same(
             uninterrupted,
             half.resume(episodes=EPISODES - 2, progress=False),
             "2 episodes and 4 more instead of 6",
@@ -249,7 +249,7 @@ def _check_resume(explorer: Explorer, problem: Problem) -> None:
         path = Path(folder, "run")
         stopped = uninterrupted.explorer or explorer
         explore(problem, stopped, episodes=3, seed=SEED, progress=False, out=path)
-        _same(
+        _check_same(
             uninterrupted,
             load(path).resume(episodes=EPISODES - 3, progress=False),
             "3 episodes, a stored run, and 3 more",
@@ -259,7 +259,7 @@ def _check_resume(explorer: Explorer, problem: Problem) -> None:
 def _check_batch(explorer: Explorer, problem: Problem) -> None:
     batch = explore_many(problem, explorer, episodes=EPISODES, seeds=[SEED, SEED + 1], progress=False)
     for i, member in enumerate(batch):
-        single = _explored(explorer, problem, seed=SEED + i)
+        single = _explore(explorer, problem, seed=SEED + i)
         require(
             np.array_equal(member.visits, single.visits),
             f"member {i} of a batch visits other states than the run with seed {SEED + i}",
@@ -285,7 +285,7 @@ def _check_blind(explorer: Explorer, problem: Problem) -> None:
         live_run = explore(env, explorer, known=problem, episodes=EPISODES, seed=SEED, progress=False)
         clear_caches()
         unknown = explore(env, explorer, known=other, episodes=EPISODES, seed=SEED, progress=False)
-        _same(live_run, unknown, "the same environment, with another truth in known=")
+        _check_same(live_run, unknown, "the same environment, with another truth in known=")
     policies, trajectories = _open_policies(explorer, problem)
     blind_policies = _blind_policies(explorer, problem.model, trajectories)
     for k, (x, y) in enumerate(zip(policies, blind_policies, strict=True)):
@@ -314,7 +314,7 @@ def _check_options_hold_no_truth(explorer: Explorer, problem: Problem) -> None:
             require(not is_truth, f"option {field.name} holds the true transition probabilities")
 
 
-def _begin(explorer: Explorer, model: Model) -> tuple[Any, Progress]:
+def _init(explorer: Explorer, model: Model) -> tuple[Any, Progress]:
     """The model as the explorer gets it, and the progress before the first episode."""
     evidence = to_device(model).init_evidence(ladder(None, model.burn_in), has_history=True)
     if isinstance(explorer, PythonExplorer):
@@ -331,7 +331,7 @@ def _choose(explorer: Explorer, model: Any, key: Any, progress: Progress) -> Pro
 def _open_policies(explorer: Explorer, problem: Problem) -> tuple[list[np.ndarray], list[Trajectory]]:
     """The policies and episodes of a simulation, where the truth is in the frames above the explorer."""
     truth, key = to_device(problem.truth), jax.random.key(SEED)
-    model, progress = _begin(_with_budget(explorer), problem.model)
+    model, progress = _init(_with_budget(explorer), problem.model)
     sampler, policies, trajectories = Sampler.of(to_device(problem.kernel())), [], []
     for _ in range(EPISODES):
         progress = _choose(_with_budget(explorer), model, key, progress)
@@ -368,7 +368,7 @@ def _replay(
     errors: list[BaseException],
 ) -> None:
     try:
-        own_model, progress = _begin(explorer, model)
+        own_model, progress = _init(explorer, model)
         for trajectory in trajectories:
             progress = _choose(explorer, own_model, jax.random.key(SEED), progress)
             results.append(np.asarray(progress.state.policy))
@@ -394,7 +394,7 @@ def _check_certificates(explorer: Explorer, problem: Problem) -> None:
     audit, rng = Audit(), np.random.default_rng(3)
     model: Any = problem.model
     for episodes in (1, 20):
-        run = _explored(explorer, problem, episodes)
+        run = _explore(explorer, problem, episodes)
         for delta in (0.5, 0.05):
             if isinstance(model, LinearModel):  # membership of a point is only a necessary condition
                 parameters = np.asarray(problem.truth)[None]
@@ -410,7 +410,7 @@ def _check_certificates(explorer: Explorer, problem: Problem) -> None:
 
 def _check_claim(explorer: Explorer, problem: Problem) -> None:
     """The loss of its own plans exceeds its claim in no more runs than the claim says."""
-    first = _explored(explorer, problem)
+    first = _explore(explorer, problem)
     claim = explorer_claim(first, 0.05)
     if claim is None:
         return
@@ -419,7 +419,7 @@ def _check_claim(explorer: Explorer, problem: Problem) -> None:
     rng, violated = np.random.default_rng(4), 0
     rewards = [*suite(problem.space), *(random_reward(problem, rng) for _ in range(4))]
     for seed in range(CLAIM_RUNS):
-        run = _explored(explorer, problem, CLAIM_EPISODES, seed)
+        run = _explore(explorer, problem, CLAIM_EPISODES, seed)
         claimed_certificate = explorer_claim(run, 0.05)
         require(claimed_certificate is not None, "claim is None in some runs and not in others")
         assert claimed_certificate is not None

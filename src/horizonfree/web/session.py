@@ -204,20 +204,20 @@ class Session:
             "is_vacuous": certificate.is_vacuous,
             "is_rejected": certificate.is_rejected,
             "misspecification": self.misspecifications[misspecification],
-            "every": self._every(misspecification),
-            "likely": self._likely(plan) if is_default_start else None,
+            "every": self._every_reward(misspecification),
+            "likely": self._credible_data(plan) if is_default_start else None,
             "loss": loss,
             "bounded": bounded,
             "episode": self.episode(plan, start, seed, avoidance).tolist(),
         }
 
-    def _likely(self, plan: Plan) -> dict[str, Any] | None:
+    def _credible_data(self, plan: Plan) -> dict[str, Any] | None:
         """Credible interval and gap of a plan; None where there is no posterior, or where it takes long."""
         with self._lock:
             result = likely(plan.credible, work=FAST_WORK)
         return None if result.refusal else result.data()
 
-    def _every(self, misspecification: int) -> dict[str, Any]:
+    def _every_reward(self, misspecification: int) -> dict[str, Any]:
         """The bound for every reward, and the smallest misspecification that the data do not refute."""
         if misspecification == 0:
             return {
@@ -247,7 +247,7 @@ class Session:
 
     def _plan(self, painting: Painting, misspecification: float) -> CachedPlan:
         if painting.bound is not None:
-            return self._within(painting, painting.bound, misspecification)
+            return self._plan_within(painting, painting.bound, misspecification)
         if painting.when == "reach":
             return self._reaching(painting, misspecification)
         problem, reward, scale = self.run.problem, self.table(painting), scale_of(painting)
@@ -276,7 +276,7 @@ class Session:
         """Being in a painted state at least once."""
         return reach(self.run.problem, [s for s, weight in painting.weights if weight > 0])
 
-    def _within(self, painting: Painting, bound: Bound, misspecification: float) -> CachedPlan:
+    def _plan_within(self, painting: Painting, bound: Bound, misspecification: float) -> CachedPlan:
         """The plan within a bound; the best plan of the truth within it is not looked for, so no loss is known."""
         if misspecification > 0:
             raise RewardError(

@@ -86,7 +86,7 @@ def from_prism(
     (2, {'goal': [1]})
     """
     require(isinstance(kind, str) and kind in KINDS, "kind", kind, "'mixture' or 'table'")
-    declared = _declared(unknown)
+    declared = _declared_values(unknown)
     file = check_path(path)
     sparse_model = _build(file, list(declared), dict(constants or {}))
     shared = {
@@ -242,7 +242,7 @@ def _floats(values: Mapping[str, Fraction]) -> dict[str, float]:
     return {name: float(x) for name, x in values.items()}
 
 
-def _declared(unknown: Any) -> dict[str, list[Fraction] | None]:
+def _declared_values(unknown: Any) -> dict[str, list[Fraction] | None]:
     """The names of unknown constants, with their values where these are declared."""
     if isinstance(unknown, str):
         unknown = [unknown]
