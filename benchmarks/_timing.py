@@ -55,7 +55,7 @@ def ratio(peer: list[float], own_times: list[float]) -> float:
 
 
 def report(rows: list[dict[str, object]], as_json: bool) -> None:
-    """The rows as a table for people, or as one JSON object."""
+    """Print the rows as a table, or as one JSON object."""
     if as_json:
         machine = {"machine": platform.machine(), "python": platform.python_version()}
         print(json.dumps({**machine, "rows": rows}, indent=1))

@@ -43,7 +43,7 @@ PASSES = {  # backward passes an episode, and whether they go through features; 
     "ucrl-rfe+": (2, True),
 }
 SEEDS = (1, 8, 64, 256, 1024, 8192)
-FIRST = {  # measured when nothing is asked for, most wanted first; every other explorer follows with OTHERS seeds
+FIRST = {  # the default, most important first; every other explorer follows with OTHERS seeds
     "cpu": [("optimal-design", n) for n in (64, 1, 1024, 8, 256, 8192)]
     + [("hf-ucrl-rfe++", n) for n in (64, 1)],
     "gpu": [("optimal-design", 8192), ("hf-ucrl-rfe++", 1024)]

@@ -33,7 +33,7 @@ def of_run(run) -> dict[str, np.ndarray]:
     for method in ("uniform", "direct", "paper"):
         try:
             certificate = run.certificate(method=method)
-        except ValueError:  # not for this explorer, or not for so many unknowns
+        except ValueError:  # not for this explorer, or for this number of unknowns
             continue
         arrays[method] = np.array([certificate.eps, *certificate.parts.values()])
     problem = run.problem

@@ -75,7 +75,7 @@ def valid(port: int, rng: random.Random) -> tuple[str, bytes]:
 
 
 def hostile(port: int, rng: random.Random) -> tuple[str, bytes, bool]:
-    """A request that must not be answered with 200, or not at all; and whether its sender waits for an answer."""
+    """A request that must be refused or get no answer, and whether its sender waits for one."""
     ask = {"Content_Type": "application/json"}
     noise = rng.randbytes(rng.randint(1, 2000))
     cut = request(port, "POST /api/plan", b"x" * 500, **ask)

@@ -179,7 +179,7 @@ def at_limit(limit: int) -> np.ndarray:
 
 
 def replayed_cost(policy: np.ndarray, month: np.ndarray, bins_per_month: np.ndarray) -> float:
-    """The mean cost of buses that drive so many bins [buses, MONTHS], whatever is replaced."""
+    """The mean cost of a policy for buses with these bins per month [buses, MONTHS]."""
     bin_now, total = np.zeros(len(bins_per_month), int), 0.0
     for h in range(MONTHS):
         action = policy[h, bin_now]

@@ -155,7 +155,7 @@ def evaluate_car(
     looks: list[int],
     small: bool,
 ) -> dict[str, Any]:
-    """One car: what is certified after so many rides, and what the plan then does on the car."""
+    """One car: the certificates after each number of rides, and how often the plan reaches the flag on it."""
     rng = np.random.default_rng(1)
     states, actions = ride(cells, car, lambda h, s: rng.integers(0, 3, len(s)), max(looks))
     rows = []

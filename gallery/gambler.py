@@ -1,4 +1,4 @@
-"""The gambler's problem (Sutton and Barto, section 4.3) when nobody knows the coin.
+"""The gambler's problem (Sutton and Barto, section 4.3) with an unknown coin.
 
 State: capital 0 to 100. Action: the stake, at most the capital and what is missing to 100. The coin is the unknown: a
 mixture of "always wins" and "always loses". The reward, "have 100 at the end", is named after the games were played.

@@ -1,7 +1,7 @@
 """A robot that must not end up on thin ice: two simulators disagree about the wind, and a path must be safe in truth.
 
 The robot crosses a lake of 7 x 5 cells from the left to the right. One simulator has wind from the south, the other
-from the north; the truth is a mixture of both that nobody knows. Thin ice lies in the middle. The question: reach the
+from the north; the truth is an unknown mixture of both. Thin ice lies in the middle. The question: reach the
 other side with the largest probability, while the probability of ever being on thin ice is at most 5 % (or 20 %),
 certified.
 """

@@ -1,4 +1,4 @@
-"""A robot on slippery ground, as a PRISM model with two slip rates that nobody knows (gallery/robot.prism).
+"""A robot on slippery ground, as a PRISM model with two unknown slip rates (gallery/robot.prism).
 
 The rates are learnt from episodes without any goal. Then properties are asked in the notation of model checkers, and
 the interval MDP that a model checker would get is compared with the certificate. Needs stormpy (extra storm).

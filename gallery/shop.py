@@ -25,11 +25,11 @@ COST = np.tile(
 )  # shelf, and sold out
 TWO, ANY = "two Poissons", "any law"
 REAL, INSIDE, ORDERED = "real days, drawn", "inside the class", "real days, in order"
-QUARTERS = (13, 26, 39, 52, 65)  # weeks after which alternatives are asked
+QUARTERS = (13, 26, 39, 52, 65)  # weeks after which the class is tested
 
 
 def night(stock: Any, order: Any, demand: Any) -> Any:
-    """Stock tomorrow: what is on the shelf when the shop opens, less what is asked for."""
+    """Stock tomorrow: the stock when the shop opens, less the demand."""
     return np.maximum(np.minimum(stock + 3 * order, S - 1) - demand, 0)
 
 
@@ -117,7 +117,7 @@ def row(
 
 
 def checks(problem: hf.Problem, logs: list[Any], looks: list[int]) -> list[dict[str, Any]]:
-    """What alternatives say of a class after so many weeks, for each log: how many refute it, and who most often."""
+    """Tests of the class after each number of weeks: how many logs refute it, and by which alternative most often."""
     rows = []
     for look in looks:
         tests = [hf.from_episodes(problem, tuple(x[:look] for x in log)).check() for log in logs]

@@ -55,7 +55,7 @@ print(run.problem.layout["states"])
 # %% [markdown]
 # ## Plan and roll out
 #
-# "Be worn out without a spare part at the end" is a strange goal, and as good as any other: nobody knew of it while the
+# "Be worn out without a spare part at the end" is a strange goal, and as good as any other: it was not known while the
 # environment was explored.
 
 # %%

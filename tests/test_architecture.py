@@ -135,7 +135,7 @@ def test_the_objects_and_files_of_the_architecture_page_exist():
 
 
 def test_a_class_of_models_is_known_to_its_own_explorers_and_estimators_only():
-    """What a class needs is in its folder: nobody else but its own explorers and estimators imports it."""
+    """The modules of a class are in its folder; only its own explorers and estimators import them."""
     allowed = {"models.mixture", "models.registry", "problems", "oracle", "estimators", "theory", "explorers"}
     outside = {
         f"{name} -> {other}"

@@ -91,13 +91,13 @@ def sweep(**options: Any) -> None:
 
 
 def lake(desc: Any, **options: Any) -> hf.Problem:
-    """A lake of a map, unless it has so many cells that Gymnasium takes minutes for them."""
+    """The lake of a map, unless Gymnasium would take minutes for its number of cells."""
     is_small = getattr(desc, "size", 0) < 10**6
     return hf.make("gymnasium:FrozenLake-v1", desc=desc if is_small else None, **options)
 
 
 class Entry(NamedTuple):
-    """A public function, what it is told when all is well, and whether an answer takes a moment."""
+    """A public function, valid arguments, and whether a call is fast."""
 
     call: Callable[..., Any]
     valid: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Compilation options: what is asked of XLA, and what happens where it does not know an option."""
+"""Compilation options: those passed to XLA, and the fallback where it does not know one."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Settings of JAX, whoever makes them, change no number of the library; a fork is told, and does not hang."""
+"""Global settings of JAX change no number of the library; a fork raises an error and does not hang."""
 
 import ast
 import subprocess
@@ -34,7 +34,7 @@ def inside(name: str) -> AbstractContextManager[Any]:
 
 @pytest.fixture(scope="module")
 def default_fingerprints() -> dict[str, str]:
-    """What the library says when nobody has set anything."""
+    """The fingerprints with JAX's default settings."""
     return bits.all_fingerprints()
 
 

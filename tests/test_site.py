@@ -1,4 +1,4 @@
-"""The built site: every page is there, nothing is asked of other hosts, and no formula is lost on the way."""
+"""The built site: every page exists, no request goes to another host, and no formula is lost."""
 
 import os
 import re

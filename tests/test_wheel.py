@@ -67,7 +67,7 @@ def install(
 
 
 def explore(bin: Path, folder: Path) -> Path:
-    """A run made and asked on the command line."""
+    """A run explored and planned for on the command line."""
     run(bin / "horizonfree", "explore", "river-swim", "--episodes", 3, "--out", folder, cwd=folder.parent)
     run(bin / "horizonfree", "plan", folder, "--goal", 7)
     return folder

@@ -2,7 +2,7 @@
 
     python experiments/alternatives/run.py [--seeds 20]
 
-One line per log and number of weeks, written to results/rows.jsonl as it comes. README.md says what is asked.
+One line per log and number of weeks, written to results/rows.jsonl as it comes. README.md has the questions.
 """
 
 import argparse
@@ -23,13 +23,13 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1] / "gallery"))
 import readings
 
-MAX_STOCK = 32  # in stock, and asked for in a day
+MAX_STOCK = 32  # of the stock, and of the demand of a day
 LAWS = {"slow": 5.0, "busy": 11.0}  # orders a day, of the two Poisson laws that are mixed
 WEEKS = (32, 64, 96, 128)
 
 
 def shop() -> hf.Problem:
-    """Order up to twenty in the morning, sell what is asked for and there; a week is an episode."""
+    """Order up to twenty in the morning, sell the smaller of demand and stock; a week is an episode."""
     laws = {name: poisson.pmf(np.arange(MAX_STOCK + 1), mean) for name, mean in LAWS.items()}
     for law in laws.values():
         law[-1] += 1 - law.sum()

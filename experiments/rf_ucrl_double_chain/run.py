@@ -2,7 +2,7 @@
 
 python experiments/rf_ucrl_double_chain/run.py [--seeds N] [--out FILE]
 
-All samplers are judged alike, from the counts of all steps together: p_hat = frequencies, 1/S without visits.
+All samplers are scored in the same way, from the counts of all steps together: p_hat = frequencies, 1/S without visits.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def score(problem, counts: np.ndarray) -> dict:
 
 
 def generated(problem, episodes: int, seed: int) -> np.ndarray:
-    """Counts of a generative model that is asked for every pair equally often, as many transitions in all."""
+    """Counts of a generative model that samples every pair equally often, with the same total number of transitions."""
     P, rng = problem.kernel().dense(), np.random.default_rng(seed)
     S, A = problem.num_states, problem.num_actions
     per_pair, remainder = divmod(episodes * problem.horizon, S * A)

@@ -2,7 +2,7 @@
 
     python experiments/robustness/simulators.py      # rows -> results/simulators.jsonl, and their table
 
-Three simulators of a queue are asked N times at every pair; the real system is a mixture of the three. `few` is the
+Three simulators of a queue are sampled N times at every pair; the real system is a mixture of the three. `few` is the
 queue on which the theory was developed, where at most two customers arrive; `queue` is the library's. Which states may
 follow is declared beforehand, or not.
 """

@@ -73,7 +73,7 @@ TARGETS = {
 
 
 def explore(name: str, problem, episodes: int, previous_run, folder: Path | None):
-    """The run of so many episodes: stored, or from the run before."""
+    """The run with this number of episodes: stored, or continued from the previous one."""
     path = folder and folder / f"{name} {episodes}"
     if path and path.exists():
         return hf.load(path)

@@ -55,7 +55,7 @@ def grid(view=None):
 
 
 def explore_alone(*args, **settings):
-    """A run by itself, on a CPU, whatever else there is; always asked for so: elsewhere its program is another."""
+    """A run by itself, on a CPU even where there is a GPU, whose program would differ."""
     with jax.default_device(jax.devices("cpu")[0]):
         return hf.explore(*args, **settings)
 
@@ -290,7 +290,7 @@ def test_chunks_fill_the_memory_and_no_more(monkeypatch):
 
 
 def test_members_are_what_explore_makes_of_the_same_words(tmp_path):
-    """Truths are mended as from_kernels mends them, delta is kept, and numbers of any kind are understood."""
+    """Truths are normalised as by from_kernels, delta is passed on, and numbers of any type are accepted."""
     kernels = [mixture().model.kernel(mixture().model.unit * x).dense() for x in np.eye(3)]
     rounded = np.array([0.3, 0.5, 0.2 + 5e-9])
     problem = hf.Mixture.from_kernels(kernels, horizon=4)

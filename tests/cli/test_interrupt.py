@@ -13,7 +13,7 @@ import pytest
 import horizonfree as hf
 from tests.shell import TINY, Shell
 
-# Ctrl-C while a module is being loaded: the finder is asked for it, finds nothing, and presses the key.
+# Ctrl-C while a module is being loaded: this finder sends the signal when it is asked for the module.
 PRESS = """
 import os, signal, sys
 _, module, *words = sys.argv

@@ -1,4 +1,4 @@
-"""What commands print for machines has the keys and types that docs/json.md tells, no more and no fewer."""
+"""The JSON of every command has exactly the keys and types of docs/json.md."""
 
 import re
 from pathlib import Path
@@ -31,7 +31,7 @@ def documented_keys(title: str) -> dict[str, str]:
 
 
 def check(value: Any, keys: dict[str, str], path: str = "") -> None:
-    """A value against the keys that are told of its place."""
+    """Compare a value with the documented keys of its place."""
     inner = {key.removeprefix(path): kind for key, kind in keys.items() if key.startswith(path)}
     kinds = {key: kind for key, kind in inner.items() if not re.search(r"[.\[]", key)}
     required = {key for key, kind in kinds.items() if "sometimes" not in kind}

@@ -1,4 +1,4 @@
-"""Random command lines: each is answered, or refused with one line."""
+"""Random command lines succeed or end with an error of one line."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""Names on the command line: states are typed and shown by name, and what was learnt is told by name."""
+"""Names on the command line: states are typed and shown by name, and weights are listed by name."""
 
 import horizonfree as hf
 from tests.shell import Shell

@@ -1,4 +1,4 @@
-"""The reconstruction of FRANCIS: numbers by hand, plain loops, phases, and directions that nobody can reach."""
+"""The reconstruction of FRANCIS: numbers by hand, plain loops, phases, and directions that cannot be reached."""
 
 import jax
 import jax.numpy as jnp

@@ -51,7 +51,9 @@ def one_hot(S, A, aim):
 
 def test_a_pair_that_cannot_be_met_does_not_hold_the_attention():
     """In river-swim the far end is hard to reach; no pair is aimed at twice before all were."""
-    problem = hf.make("river-swim", states=5, horizon=4)  # the last state needs luck at every step
+    problem = hf.make(
+        "river-swim", states=5, horizon=4
+    )  # the last state needs a random success at every step
     run = hf.explore(problem, "goal-cycling", episodes=40, progress=False)
     aims = run.progress.state.aims
     assert aims.max() <= 40 / 2

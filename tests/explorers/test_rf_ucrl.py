@@ -244,7 +244,7 @@ def test_known_successors_alone_are_listed(x64):
 
 
 def walk(fail=0.3, S=5, H=4, terminal=()):
-    """To the left or to the right, or not at all: two successors of every pair, and nobody knows which."""
+    """A walk: an action moves left or right, or fails; the two successors of a pair are unknown."""
     P = np.zeros((S, 2, S))
     for s in range(S):
         for a, successor in enumerate([max(s - 1, 0), min(s + 1, S - 1)]):

@@ -1,4 +1,4 @@
-"""Certificates say no less than what is proved, in words that stay true."""
+"""Printed bounds are never below the proved ones, and the sentences around them are true."""
 
 from decimal import Decimal
 

@@ -83,7 +83,7 @@ def test_actions_that_do_the_same_are_told_from_those_that_do_not():
 
 
 def test_what_follows_a_choice_must_be_charged():
-    """Left or right, then a coin nobody influences: (left, heads) and (right, tails) pay, so the coin matters."""
+    """Left or right, then a coin that no action influences: (left, heads) and (right, tails) pay, so it matters."""
     from horizonfree import Mixture
 
     kernels = np.zeros((2, 7, 2, 7))

@@ -56,7 +56,7 @@ def test_rows_of_a_table_have_dirichlet_laws(S, prior, alpha):
         p, concentrations = draws.parameters[:, s, action, slots], a[s, action, slots]
         for j in range(3):
             assert agrees(p[:, j], stats.beta(concentrations[j], concentrations.sum() - concentrations[j]))
-        if alpha > 0.3:  # two successors together, which tells of their correlation
+        if alpha > 0.3:  # two successors together, which tests their correlation
             assert agrees(
                 p[:, 0] + p[:, 1], stats.beta(concentrations[0] + concentrations[1], concentrations[2])
             )
@@ -112,7 +112,7 @@ def test_weights_of_kernels_that_tell_themselves_apart_have_a_dirichlet_law(alph
     a = (1.0 if alpha is None else alpha) + N
     w = draws.parameters / run.problem.model.unit
     law = stats.dirichlet(a)
-    # a mean of ESS effective draws is off by 10 standard errors with probability below 1e-20; 10 leave room for
+    # a mean of ESS effective draws is off by 10 standard errors with probability below 1e-20; 10 allow for
     # an effective size that was overestimated twice
     error = np.sqrt(law.var() / draws.convergence.effective)
     assert (np.abs(w.mean(0) - law.mean()) < 10 * error).all()

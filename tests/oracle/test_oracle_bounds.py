@@ -146,7 +146,7 @@ def test_conditional_variances_sum_to_what_the_bound_uses():
 
 @pytest.mark.skipif(not library.is_built(), reason="there was no compiler")
 def test_the_compiled_branch_and_bound_is_its_definition(monkeypatch):
-    """n = 1 to 5, m = 1 to 6, sparse and dense probabilities, with room for many cells and for hardly any."""
+    """n = 1 to 5, m = 1 to 6, sparse and dense probabilities, with many cells allowed and with few."""
     rng = np.random.default_rng(3)
     for n in range(1, 6):
         F, p = rng.normal(size=(6, rng.integers(1, 7), n)), rng.dirichlet(np.full(n, 0.5), 6)

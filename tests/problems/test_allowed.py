@@ -16,10 +16,10 @@ H, S, A = 3, 3, 3
 ALLOWED = np.array([[False, True, True], [True, True, False], [False, False, True]])
 RNG = np.random.default_rng(3)
 KERNELS = RNG.dirichlet(np.ones(S), (2, S, A))
-KERNELS[:, ~ALLOWED] = np.nan  # nobody knows what would happen
+KERNELS[:, ~ALLOWED] = np.nan  # its successors are unknown
 WEIGHTS = np.array([0.6, 0.4])
 REWARD = RNG.uniform(0, 1 / H, (H, S, A))
-REWARD[:, ~ALLOWED] = np.inf  # and nobody looks at what it would bring
+REWARD[:, ~ALLOWED] = np.inf  # and its reward is not used
 TRUTH = np.where(ALLOWED[..., None], np.einsum("i,isat->sat", WEIGHTS, KERNELS), 0.0)
 POLICIES = [
     np.array(x).reshape(H, S)

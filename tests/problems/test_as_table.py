@@ -15,7 +15,7 @@ from tests.reference.gymnasium_tables import hoeffding, transition_table
 
 
 class Walk(gymnasium.Env):
-    """Somebody's own: five places in a row, action 1 goes right unless the floor is slippery, the last one ends it."""
+    """A user's environment: five places in a row, action 1 goes right or slips, the last place ends the episode."""
 
     observation_space, action_space = Discrete(5), Discrete(2)
 

@@ -254,7 +254,7 @@ def test_a_map_drawn_at_random_is_in_the_recipe():
 
 
 class TaxiEnv(TableEnv):
-    """Of somebody else, with a name that Gymnasium has too."""
+    """A user's class with a name that Gymnasium has too."""
 
 
 def test_kinds_are_not_told_by_name_alone():

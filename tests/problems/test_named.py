@@ -334,7 +334,7 @@ def test_a_queue_drifts_by_arrivals_minus_service():
     problem = make("queue", capacity=20, speeds=3, models=2)
     P = problem.kernel().dense()
     length = np.arange(21)
-    arrivals = P[0, 0] @ length  # nobody can leave an empty queue
+    arrivals = P[0, 0] @ length  # no one is in an empty queue
     for s, a in itertools.product(range(1, 17), range(3)):
         assert P[s, a] @ length == pytest.approx(s - (a + 1) / 4 + arrivals, abs=1e-12)
     assert 0.2 < arrivals < 1.0

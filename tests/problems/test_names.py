@@ -96,7 +96,7 @@ def test_other_classes_have_names_too() -> None:
 
 @pytest.mark.parametrize("name", ["CliffWalking-v1", "FrozenLake-v1", "Taxi-v4"])
 def test_the_weight_called_as_intended_is_that_of_the_move_that_was_meant(name: str) -> None:
-    """Its kernel is the one of the environment that never slips; the sides are told apart by a move that turns."""
+    """Its kernel is that of the environment without slipping; a turning move distinguishes the sides."""
     problem = from_gymnasium(name, 5)
     names = problem.layout["weights"]
     options = {"Taxi-v4": {"is_rainy": False}}.get(name, {"is_slippery": False})

@@ -1,4 +1,4 @@
-"""Systems that a noise drives: kernels of a literal loop, laws and outcomes of every form, refusals in words."""
+"""Systems driven by noise: kernels agree with a literal loop, laws and outcomes of every form, error messages."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def dense(problem: hf.Problem) -> np.ndarray:
 
 @pytest.mark.parametrize(("step", "S", "A", "q"), [(news, 10, 3, 9), (queue, 16, 2, 11), (queue, 16, 1, 11)])
 def test_the_kernel_is_that_of_a_literal_loop(step, S: int, A: int, q: int) -> None:
-    """Whoever asks for 9 or more empties the shelf: no episode tells these apart."""
+    """A demand of 9 or more empties the shelf: no episode distinguishes these outcomes."""
     settings = {"num_states": S, "num_actions": A, "horizon": 4, "start": np.full(S, 1 / S)}
     free = hf.Mixture.from_noise(step, DEMAND, weights=LAW, **settings)
     np.testing.assert_allclose(dense(free), literal(step, LAW, S, A), atol=1e-12)

@@ -12,7 +12,7 @@ RNG = np.random.default_rng(0)
 S, A, H = 4, 2, 4
 P = RNG.dirichlet(np.ones(S), (2, S, A))
 SEEN = np.ones((S, A, 1), int)
-SEEN[1, 0] = 0  # a pair that no simulator was asked at
+SEEN[1, 0] = 0  # a pair without samples
 
 
 def draw_samples(N: int, seed: int = 0) -> list[np.ndarray]:
@@ -64,7 +64,7 @@ def truth() -> hf.Problem:
 
 @pytest.fixture
 def runs(truth: hf.Problem) -> dict[int, hf.Run]:
-    """Made anew for each test: a certificate that was asked for in another need not have the same bits."""
+    """A new run for each test: a certificate computed in another one need not have the same bits."""
     episodes = hf.simulate(truth, np.full((H, S, A), 0.5), episodes=1500, seed=1)
     problems = {N: hf.from_simulators(draw_samples(N), horizon=H) for N in (10**4, 10**6)}
     return {N: hf.from_episodes(problem, episodes, budget=1500) for N, problem in problems.items()}

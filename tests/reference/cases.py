@@ -15,7 +15,7 @@ PROBLEMS = small.PROBLEMS | {"drawn start": lambda: small.slips(start=START)}
 
 
 class Later(Sequence):
-    """What a function says of every seed, once somebody asks."""
+    """The results of a function of the seed, computed when first needed."""
 
     def __init__(self, said, seeds):
         self.said, self.seeds = cache(said), range(seeds)

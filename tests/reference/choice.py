@@ -109,7 +109,7 @@ def context(m=4, horizon=4):
 
 
 def gate(horizon=4):
-    """A context nobody influences, then a choice between a safe action and one with an unknown outcome.
+    """A context that no action influences, then a choice between a safe action and one with an unknown outcome.
 
     States: 0 start, 1 and 2 contexts, 3 win, 4 lose. Kernels mix the odds of the context and of the risky arm.
     """

@@ -26,7 +26,7 @@ class System(NamedTuple):
 
 
 def random_system(rng, d, S, A, successors):
-    """A random system; each pair has so many successors."""
+    """A random system; each pair has `successors` successors."""
     kernels = np.zeros((d, S, A, S))
     for s in range(S):
         for a in range(A):

@@ -33,7 +33,7 @@ def best(P, start, decisions, steps, pays, is_max, allowed=None):
 
 
 def reached_within(P, target, steps):
-    """The largest probability to be in a target within so many steps, from every state: backward induction."""
+    """The largest probability to reach a target within `steps` steps, from every state: backward induction."""
     V = target.astype(float)
     for _ in range(steps):
         V = np.where(target, 1.0, (P @ V).max(1))

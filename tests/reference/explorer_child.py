@@ -50,7 +50,7 @@ def explore_many(problem: Any, task: dict[str, Any], **options: Any) -> None:
 
 
 def print_line(text: str) -> None:
-    """One line to whoever is listening."""
+    """Print one line to standard output."""
     os.write(1, f"{text}\n".encode())
 
 

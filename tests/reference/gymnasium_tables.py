@@ -4,7 +4,7 @@ import numpy as np
 
 
 def hoeffding(num_samples: int, num_events: int) -> float:
-    """No frequency of so many events is off by more than this, but for a false alarm of probability 1e-6."""
+    """The largest error of these frequencies, exceeded with probability at most 1e-6."""
     return float(np.sqrt(np.log(2 * num_events / 1e-6) / (2 * num_samples)))
 
 

@@ -1,7 +1,7 @@
 """EULER (arXiv 1901.00210) as Jin et al. 2020 (arXiv 2002.02794) use it, and their planners, in plain NumPy loops.
 
 Nothing is shared with the library. `counts` is a Counts of tests/reference/rf_ucrl.py; steps count from 0. The slips
-that jin2020.py lists are mended: L = ln(4SAT/delta'), cap H-t+1, the reward of the action itself.
+that jin2020.py lists are corrected: L = ln(4SAT/delta'), cap H-t+1, the reward of the action itself.
 """
 
 import numpy as np

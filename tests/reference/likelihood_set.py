@@ -1,4 +1,4 @@
-"""The likelihood-ratio set of one bet, asked about afterwards: membership, and how far it reaches.
+"""The likelihood-ratio set of one e-process: membership, and its support function.
 
 U = {theta in Theta : L(theta) <= Lq + log(1 / (delta w))},      L(theta) = - sum_r N_r log p_r(theta)
 """

@@ -27,7 +27,7 @@ def double_chain(L=31, H=20, fail=0.1):
 
 
 def explore_seeds(problem, explorer, episodes, count):
-    """The states of `count` seeds after so many episodes, with a leading axis; evidence is gathered."""
+    """The states of `count` seeds after each episode, with a leading axis, and the evidence."""
     with jax.enable_x64(True):
         setting = Setting(problem)
         first = first_progress(explorer, setting.model, setting.nothing)

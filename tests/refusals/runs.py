@@ -1,4 +1,4 @@
-"""Rewards, logs, runs and what they are asked."""
+"""Bad arguments of rewards, logs and the methods of runs."""
 
 import numpy as np
 

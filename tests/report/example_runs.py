@@ -46,7 +46,7 @@ def rejected_run() -> Run:
 
 @cache
 def logged() -> Run:
-    """Honest episodes gathered by somebody else; whether the class knows their truth is not for us to say."""
+    """Recorded episodes of the true system; a report cannot know whether the class contains their truth."""
     episodes = hf.simulate(RIVER, np.ones((4, 8), int), episodes=50)
     return hf.from_episodes(RIVER, episodes)
 

@@ -1,4 +1,4 @@
-"""Names of somebody else's in pictures: shown letter by letter, whatever Matplotlib would make of them."""
+"""Names in pictures are shown letter by letter, also where Matplotlib would interpret them."""
 
 import re
 from collections.abc import Callable, Iterator

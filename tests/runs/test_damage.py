@@ -308,7 +308,7 @@ def test_nothing_is_ever_unpickled(folder: Path) -> None:
 
 
 def test_links_pipes_and_folders_in_place_of_files_are_refused(folder: Path, tmp_path: Path) -> None:
-    """No link is followed, for reading or for writing, and nobody waits for a pipe."""
+    """No link is followed, for reading or for writing, and a pipe does not block."""
     run, elsewhere_path = hf.load(folder), tmp_path / "aside"
     for name in (MANIFEST, ARRAYS, RECORDS, NEWEST):
         shutil.move(folder / name, elsewhere_path)

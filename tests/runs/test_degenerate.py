@@ -54,7 +54,7 @@ FAR = hf.Misspecification(tv=0.3, support="anywhere")
 
 
 def questions(problem, run):
-    """All that a run is asked, each by its name."""
+    """All questions to a run, by name."""
     H, S, A = problem.space.sizes
     goal, first, last = hf.goal(problem, S - 1), [0] * S, [A - 1] * S
     equal_reward = np.full((H, S, A), 1 / H)

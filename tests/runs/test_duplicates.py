@@ -39,7 +39,7 @@ def test_logs_of_distinct_episodes_pass_and_copies_do_not(shape: tuple[int, int,
         doubled = np.tile(np.arange(K), 2)
         assert repeated(log, doubled) >= K // 2
         rng = np.random.default_rng(seed)
-        if shape[1] >= 30:  # long episodes are told one by one, whatever their order
+        if shape[1] >= 30:  # long episodes are recognised one by one, in any order
             with_copies = np.r_[np.arange(K), rng.permutation(K)[: K // 4]]
             assert 0 < repeated(log, rng.permutation(with_copies)) <= K // 4 + 1
         if K >= 300:  # a part of the log, exported twice

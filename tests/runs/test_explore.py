@@ -1,4 +1,4 @@
-"""The episode loop: what is asked for is what is run, however the clock cuts it."""
+"""The episode loop: the requested episodes are run, whatever the sizes of blocks."""
 
 import subprocess
 import sys
@@ -98,7 +98,7 @@ def test_a_certified_goal_gives_up_at_the_episodes_allowed(problem: hf.Problem) 
 
 @pytest.fixture
 def unexplored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs before their first episode: what an explorer is told needs no compiled episodes."""
+    """Runs before their first episode: no compiled episodes are needed to check an explorer's options."""
     monkeypatch.setattr("horizonfree.runs.explore.run_loop", lambda run, *_: run)
 
 

@@ -23,7 +23,7 @@ KILLS = 50
 
 
 def uninterrupted_run(seed: int) -> hf.Run:
-    """The run that nobody stops."""
+    """The run without an interruption."""
     problem = hf.make("zoned-grid", size=3, zones=1, horizon=4)
     return hf.explore(problem, "optimal-design", episodes=EPISODES, seed=seed)
 

@@ -129,7 +129,7 @@ COMPARE = (
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [8])
 def test_a_killed_comparison_is_repeated_with_the_same_numbers(kills: int, tmp_path: Path) -> None:
-    """It keeps nothing until it ends; what it leaves when it is killed is in nobody's way."""
+    """It writes nothing until it ends; files left by a killed process do not matter."""
     cache = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache")}
     cache_always = {f"JAX_PERSISTENT_CACHE_MIN_{x}": "0" for x in ("COMPILE_TIME_SECS", "ENTRY_SIZE_BYTES")}
     env = os.environ | cache | cache_always | {"JAX_PLATFORMS": "cpu"}

@@ -139,7 +139,7 @@ def test_csv(tmp_path, episodes, is_renamed):
 
 
 def test_parquet_needs_pyarrow(tmp_path, episodes, monkeypatch):
-    """Without it the error says so; with it columns are asked for by name (here a stand-in for the library)."""
+    """Without it the error says so; with it columns are requested by name (here a stand-in for the library)."""
     path = tmp_path / "log.parquet"
     path.touch()
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)

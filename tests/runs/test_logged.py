@@ -1,4 +1,4 @@
-"""Episodes that somebody else gathered: the same evidence, the same certificates, and clear refusals."""
+"""Recorded episodes: the same evidence and certificates as of a run, and clear errors."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def test_a_budget_that_was_declared_sets_the_bets(problem: hf.Problem) -> None:
 
 
 def test_plans_as_the_explorer_would_are_made_in_the_estimate_of_the_evidence(problem: hf.Problem) -> None:
-    """Nobody explored, so the estimate is the predictor."""
+    """Without an explorer the estimate is the predictor."""
     run = hf.from_episodes(problem, hf.simulate(problem, np.full((5, 9, 4), 0.25), episodes=10, seed=1))
     reward = hf.goal(problem, 8)
     plan = run.plan(reward, model="explorer")

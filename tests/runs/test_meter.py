@@ -8,7 +8,7 @@ from horizonfree.runs.until import MAX_EPISODES, StopRule
 
 
 class Clock:
-    """A clock that is told the time."""
+    """A clock whose time tests set."""
 
     seconds = 0.0
 
@@ -59,7 +59,7 @@ def test_without_an_end_none_is_shown_until_there_is_an_estimate(
 def test_an_end_that_was_asked_for_is_shown_beside_a_gap(
     clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is the end until a gap tells of an earlier one; and no episode lies beyond it."""
+    """It is the end until a gap gives an earlier one; no episode is beyond it."""
     with progress.progress_meter(0, StopRule(0, 500, until_eps=0.2), True) as show:
         for episode, seconds, eps in ((1, 10.0, 1.0), (10, 20.0, 0.2098), (12, 30.0, None)):
             clock.seconds = seconds
@@ -81,7 +81,7 @@ def test_one_call_is_no_plural(
 
 
 def test_on_a_terminal_there_is_no_end_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The live line is drawn by Rich, which is asked what it would show."""
+    """The live line is drawn by Rich; a console captures it."""
     from rich.console import Console
     from rich.progress import Progress
 

@@ -230,7 +230,7 @@ def test_where_no_folder_can_be_made_the_refusal_says_why(problem: hf.Problem, t
 
 
 def test_what_is_read_from_a_run_cannot_be_written_to(folder: Path, problem: hf.Problem) -> None:
-    """Else a later save would store what nobody observed."""
+    """Otherwise a later save would store episodes that were not observed."""
     run = hf.from_episodes(problem, hf.simulate(problem, np.zeros((4, 9), int), episodes=6))
     run.save(folder.parent / "logged")
     with pytest.raises(ValueError, match="read-only"):

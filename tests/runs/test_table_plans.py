@@ -13,7 +13,7 @@ COST = np.array([[0.0, 1.0], *[[50.0, 50.0]] * (STATES - 1)])
 
 
 def log_with_breakdowns(waits: int, breakdowns: int) -> tuple[hf.Problem, hf.Run]:
-    """One machine, one step per episode: so many waits, some of which end in a breakdown, and as many repairs."""
+    """One machine, one step per episode: waits, some of which end in a breakdown, and as many repairs."""
     problem = hf.Tabular(STATES, 2, horizon=10, start=0)
     ends = np.r_[np.ones(breakdowns, int), np.zeros(2 * waits - breakdowns, int)]
     states = [[0, int(end)] for end in ends]

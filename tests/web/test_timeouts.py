@@ -125,7 +125,7 @@ def test_a_head_that_never_ends_is_hung_up_on(server: Server) -> None:
 
 
 def test_a_second_head_that_never_ends_is_hung_up_on(server: Server) -> None:
-    """Whoever was answered once is not waited for without end either."""
+    """A connection that was answered once is closed after a timeout too."""
     with server.connect() as connection:
         connection.sendall(server.head("GET /page.css HTTP/1.1"))
         assert connection.recv(65536).startswith(b"HTTP/1.1 200")

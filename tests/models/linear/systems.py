@@ -18,7 +18,7 @@ ACTIONS = np.array([[0, 1, 1], [1, 0, 1], [0, 0, 1], [1, 1, 0], [1, 1, 1]])
 
 
 def sums(episodes, times):
-    """Gram and cross sums of some of the five episodes, so many times."""
+    """Gram and cross sums of some of the five episodes, each repeated."""
     s, a = STATES[episodes], ACTIONS[episodes]
     x = PHI[s[:, :-1], a].reshape(-1, 2)
     return times * x.T @ x, times * x.T @ np.eye(4)[s[:, 1:].ravel()]

@@ -63,7 +63,7 @@ def test_nothing_is_known_of_a_pair_outside_of_what_was_seen():
 
 
 def test_features_that_hardly_differ_promise_nothing():
-    """Two pairs whose features differ by 6e-10 may do opposite things; seeing one says nothing of the other."""
+    """Two pairs whose features differ by 6e-10 may do opposite things; data of one do not inform about the other."""
     phi = np.array([[[1.0, 0.0], [1.0, 6e-10]], [[0.5, 0.5], [0.2, 0.8]]])
     phi[..., 0] = 1 - phi[..., 1]
     fit = fitted(phi, np.zeros((2, 2)), np.diag([1e9, 0.0]), np.array([[1e9, 0.0], [0.0, 0.0]]))

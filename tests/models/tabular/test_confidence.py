@@ -185,7 +185,7 @@ def test_lists_of_what_was_seen_say_the_same_as_those_of_all_that_is_possible(su
 
 
 def test_rows_that_lead_to_one_state_or_are_out_of_reach_are_listed():
-    """The lists of a model that nobody explored: known rows are right, rows out of reach are distributions."""
+    """The lists of a model without data: known rows are right, rows out of reach are distributions."""
     possible = np.zeros((8, 1, 8), bool)
     possible[np.arange(8), 0, [1, 2, 3, 3, 3, 3, 3, 3]] = True
     possible[1, 0, [4, 5]] = True

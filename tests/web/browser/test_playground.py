@@ -358,7 +358,7 @@ def test_an_error_of_the_server_is_said_and_the_next_question_mends_it(
 def test_how_long_from_mouse_up_to_repaint(
     grid: Playground, visit: Visit, record_property: Callable[[str, object], None]
 ) -> None:
-    """Measured on S = 64 and recorded, not judged: a machine under load is not a defect of the page."""
+    """Measured on S = 64 and recorded, not asserted: a machine under load is not a defect of the page."""
     page = visit(f"{grid.address}#when=end&paint=")
     for row in range(1, 7):
         drag(page, 8 * row, 8 * row + 3)
