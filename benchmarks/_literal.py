@@ -10,7 +10,7 @@ import numpy as np
 def episode(phi, theta, Sigma, b, policy, reward, s, a, beta, alpha, gamma):
     """Both families of regressions, tilde and hat, after the episode s [H+1], a [H].
 
-    Both start from Sigma [M, d, d] and b [M, d]. phi [S, A, S, d]; policy, reward [H, S]: what the oracle answered.
+    Both start from Sigma [M, d, d] and b [M, d]. phi [S, A, S, d]; policy, reward [H, S]: the oracle's result.
     """
     values = pseudo_values(phi, theta, Sigma[0], beta, policy, reward)
     return [regress(Sigma, b, phi, V, s, a, beta, alpha, gamma) for V in values]

@@ -25,10 +25,10 @@ def seconds(call: Callable[[], object], budget: float) -> float:
     """The smallest CPU time of a call: repeated within a sample to 5 ms, samples for `budget` seconds."""
     start = time.process_time()
     call()
-    once = max(time.process_time() - start, 1e-6)
-    repeats = max(1, round(0.005 / once))
-    best, begin = once, time.process_time()
-    while time.process_time() - begin < budget:
+    elapsed = max(time.process_time() - start, 1e-6)
+    repeats = max(1, round(0.005 / elapsed))
+    best, start_time = elapsed, time.process_time()
+    while time.process_time() - start_time < budget:
         start = time.process_time()
         for _ in range(repeats):
             call()
@@ -49,13 +49,13 @@ def interleave(
     return times
 
 
-def ratio(peer: list[float], ours: list[float]) -> float:
+def ratio(peer: list[float], own_times: list[float]) -> float:
     """How many times faster ours is: the median over the rounds."""
-    return statistics.median(p / o for p, o in zip(peer, ours))
+    return statistics.median(p / o for p, o in zip(peer, own_times))
 
 
 def report(rows: list[dict[str, object]], as_json: bool) -> None:
-    """The rows as a table for people, or as one JSON object."""
+    """Print the rows as a table, or as one JSON object."""
     if as_json:
         machine = {"machine": platform.machine(), "python": platform.python_version()}
         print(json.dumps({**machine, "rows": rows}, indent=1))

@@ -43,7 +43,7 @@ PASSES = {  # backward passes an episode, and whether they go through features; 
     "ucrl-rfe+": (2, True),
 }
 SEEDS = (1, 8, 64, 256, 1024, 8192)
-FIRST = {  # measured when nothing is asked for, most wanted first; every other explorer follows with OTHERS seeds
+FIRST = {  # the default, most important first; every other explorer follows with OTHERS seeds
     "cpu": [("optimal-design", n) for n in (64, 1, 1024, 8, 256, 8192)]
     + [("hf-ucrl-rfe++", n) for n in (64, 1)],
     "gpu": [("optimal-design", 8192), ("hf-ucrl-rfe++", 1024)]
@@ -93,39 +93,39 @@ def measure(name: str, seeds: int, device: str, is_wide: bool, which: str) -> di
 
     clock = time.perf_counter if device == "gpu" else time.process_time
     problem = make(which)
-    given = {"budget": BUDGET, "delta": 0.05, "reward": hf.goal(problem, problem.num_states - 1)}
-    explorer = build_explorer(name, problem, {}, given)
+    settings = {"budget": BUDGET, "delta": 0.05, "reward": hf.goal(problem, problem.num_states - 1)}
+    explorer = build_explorer(name, problem, {}, settings)
     with jax.enable_x64(True):
         evaluation = Evaluation((), np.zeros((0, *problem.space.sizes)), (np.zeros(0),), 0.05)
         job = Job(
             build_members((problem,), (explorer,), seeds), BUDGET, ladder(), np.zeros(0), evaluation, is_wide
         )
-        shared, own = job.setups(range(seeds))
-        state = init_many(shared, own, is_wide=is_wide)
+        shared, own_setups = job.setups(range(seeds))
+        state = init_many(shared, own_setups, is_wide=is_wide)
 
         def block(state, count):
-            state, records = simulate_many(shared, own, state, jnp.int32(count), SIZE, is_wide=is_wide)
+            state, records = simulate_many(shared, own_setups, state, jnp.int32(count), SIZE, is_wide=is_wide)
             jax.block_until_ready((state, records))
             return state, records
 
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         block(state, 0)
-        compilation = time.perf_counter() - began
+        compilation = time.perf_counter() - start_time
         count, best, done, total = 1, 0.0, 0, 0.0
         while True:
-            began = clock()
+            start_time = clock()
             state, records = block(state, count)
-            spent = clock() - began
-            done, total = done + count, total + spent
+            cpu_seconds = clock() - start_time
+            done, total = done + count, total + cpu_seconds
             is_lazy = (
                 "oracle_calls" in records
             )  # choices get rarer: only the mean over a whole run says something
-            best = seeds * done / total if is_lazy else max(best, seeds * count / spent)
+            best = seeds * done / total if is_lazy else max(best, seeds * count / cpu_seconds)
             if is_lazy and (done == BUDGET or total > LONGEST):
                 break
-            if not is_lazy and (done > SIZE or spent > SECONDS / 2):
+            if not is_lazy and (done > SIZE or cpu_seconds > SECONDS / 2):
                 break
-            count = int(np.clip(SECONDS / max(spent / count, 1e-6), 1, min(SIZE, BUDGET - done)))
+            count = int(np.clip(SECONDS / max(cpu_seconds / count, 1e-6), 1, min(SIZE, BUDGET - done)))
         calls = (
             float(np.asarray(records["oracle_calls"])[:, count - 1].mean()) / done
             if "oracle_calls" in records
@@ -164,7 +164,7 @@ def floor_seconds(problem, explorer, name: str, calls: float | None, nbytes: flo
 
 
 def worker(
-    device: str, rows: list[tuple[str, int]], until: float, is_wide: bool, which: str, as_json: bool
+    device: str, rows: list[tuple[str, int]], deadline: float, is_wide: bool, which: str, as_json: bool
 ) -> None:
     """Measure and print row after row."""
     import jax
@@ -174,19 +174,19 @@ def worker(
         return
     cost: dict[str, float] = {}  # the longest that a row of an explorer has taken, compilation included
     for name, seeds in rows:
-        if time.time() + cost.get(name, 20.0) > until:
-            tell({"device": device, "explorer": name, "seeds": seeds, "left_out": "no time"}, as_json)
+        if time.time() + cost.get(name, 20.0) > deadline:
+            print_row({"device": device, "explorer": name, "seeds": seeds, "left_out": "no time"}, as_json)
             continue
-        began = time.time()
+        start_time = time.time()
         try:
             row = measure(name, seeds, device, is_wide, which)
         except Exception as error:  # one row that fails, for want of memory say, must not cost the others
             row = {"device": device, "explorer": name, "seeds": seeds, "left_out": repr(error)[:300]}
-        cost[name] = max(cost.get(name, 0.0), time.time() - began)
-        tell(row, as_json)
+        cost[name] = max(cost.get(name, 0.0), time.time() - start_time)
+        print_row(row, as_json)
 
 
-def tell(row: dict, as_json: bool) -> None:
+def print_row(row: dict, as_json: bool) -> None:
     print(json.dumps(row) if as_json else "  ".join(f"{key} {x}" for key, x in row.items()), flush=True)
 
 
@@ -203,19 +203,19 @@ def main() -> None:
     args = parser.parse_args()
     if args.worker is None:
         devices = ["cpu"] + (["gpu"] if shutil.which("nvidia-smi") else [])
-        until = time.time() + 60 * args.minutes - 15
+        deadline = time.time() + 60 * args.minutes - 15
         children = []
         for device in devices:  # at the same time: one needs a core, the other a GPU
             env = os.environ | ({"JAX_PLATFORMS": "cpu"} if device == "cpu" else {})
             if device == "cpu":
                 threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
                 env |= dict.fromkeys(threads, "1")
-            command = [sys.executable, *sys.argv, "--worker", device, "--until", str(until)]
+            command = [sys.executable, *sys.argv, "--worker", device, "--until", str(deadline)]
             children.append(subprocess.Popen(command, env=env))
-        failed = [child.wait() for child in children]
+        exit_codes = [child.wait() for child in children]
         for peer in PEERS:
-            tell(peer, args.json)
-        sys.exit(max(failed))
+            print_row(peer, args.json)
+        sys.exit(max(exit_codes))
     if args.worker == "cpu" and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 

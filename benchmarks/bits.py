@@ -26,36 +26,36 @@ EPISODES = 30
 def of_run(run) -> dict[str, np.ndarray]:
     """All that a run says, as arrays."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(run.progress)
-    found = {jax.tree_util.keystr(where, simple=True, separator="."): np.asarray(x) for where, x in leaves}
-    found |= {f"record.{name}": np.asarray(x) for name, x in run.records.items()}
+    arrays = {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(x) for path, x in leaves}
+    arrays |= {f"record.{name}": np.asarray(x) for name, x in run.records.items()}
     if isinstance(run.problem.model, MixtureModel):
-        found["theta_hat"] = np.asarray(run.theta_hat)
+        arrays["theta_hat"] = np.asarray(run.theta_hat)
     for method in ("uniform", "direct", "paper"):
         try:
             certificate = run.certificate(method=method)
-        except ValueError:  # not for this explorer, or not for so many unknowns
+        except ValueError:  # not for this explorer, or for this number of unknowns
             continue
-        found[method] = np.array([certificate.eps, *certificate.parts.values()])
+        arrays[method] = np.array([certificate.eps, *certificate.parts.values()])
     problem = run.problem
     S = problem.num_states
     for title, reward in {"goal": hf.goal(problem, S - 1), "stay": hf.occupancy(problem, S // 2)}.items():
         for model in ("likelihood", "explorer"):
             plan = run.plan(reward, model=model)
-            found[f"plan.{title}.{model}.policy"] = plan.policy
-            found[f"plan.{title}.{model}.numbers"] = np.array([plan.value, plan.gap])
-    return found
+            arrays[f"plan.{title}.{model}.policy"] = plan.policy
+            arrays[f"plan.{title}.{model}.numbers"] = np.array([plan.value, plan.gap])
+    return arrays
 
 
-def dump(path: str, chosen: list[str]) -> None:
-    found: dict[str, np.ndarray] = {}
-    for name in chosen or hf.problems():
-        known = hf.make(name)
-        for explorer, about in hf.explorers(all=True).items():
-            began = time.perf_counter()
+def dump(path: str, names: list[str]) -> None:
+    arrays: dict[str, np.ndarray] = {}
+    for name in names or hf.problems():
+        named_problem = hf.make(name)
+        for explorer, description in hf.explorers(all=True).items():
+            start_time = time.perf_counter()
             is_for_tables = EXPLORERS[explorer].explorer_type.learns is TabularModel
-            problem = known.as_tabular() if is_for_tables else known
+            problem = named_problem.as_tabular() if is_for_tables else named_problem
             options = {}
-            if "reward" in about["options"]:
+            if "reward" in description["options"]:
                 options["reward"] = hf.occupancy(problem, problem.num_states - 1)
             if explorer == "hf-ucrl-rfe++":
                 options["scale"] = 0.15
@@ -64,40 +64,40 @@ def dump(path: str, chosen: list[str]) -> None:
             except hf.errors.OptionError as refusal:  # for another class of models, or for more episodes
                 print(f"{name} {explorer}: {refusal}", flush=True)
                 continue
-            found |= {f"{name}/{explorer}/{key}": x for key, x in of_run(run).items()}
+            arrays |= {f"{name}/{explorer}/{key}": x for key, x in of_run(run).items()}
             jax.clear_caches()
-            print(f"{name} {explorer} {time.perf_counter() - began:.1f} s", flush=True)
+            print(f"{name} {explorer} {time.perf_counter() - start_time:.1f} s", flush=True)
         if name in ("zoned-grid", "random-mixture"):
             for explorer, options in {"optimal-design": {}, "hf-ucrl-rfe++": {"scale": 0.15}}.items():
-                how = {"episodes": 20, "seeds": 3, "checkpoints": [5, 20], "progress": False}
-                batch = hf.explore_many(known, explorer, **how, **options)
-                found |= {f"{name}/batch {explorer}/{key}": x for key, x in batch.curves.items()}
-    np.savez(path, **found)
+                settings = {"episodes": 20, "seeds": 3, "checkpoints": [5, 20], "progress": False}
+                batch = hf.explore_many(named_problem, explorer, **settings, **options)
+                arrays |= {f"{name}/batch {explorer}/{key}": x for key, x in batch.curves.items()}
+    np.savez(path, **arrays)
 
 
-def compare(before: str, after: str, renamed: list[str]) -> bool:
+def compare(old_path: str, new_path: str, renames: list[str]) -> bool:
     """Print what differs; whether nothing does."""
-    old, new, same, other, gone = np.load(before), np.load(after), 0, [], []
+    old, new, num_same, other, missing = np.load(old_path), np.load(new_path), 0, [], []
     for key in old.files:
-        where, _, name = key.rpartition("/")
-        for pair in renamed:
+        prefix, _, name = key.rpartition("/")
+        for pair in renames:
             first, last = pair.split("=")
             if name.startswith(first):
                 name = last + name.removeprefix(first)
                 break
-        if f"{where}/{name}" not in new.files:
-            gone.append(name)
+        if f"{prefix}/{name}" not in new.files:
+            missing.append(name)
             continue
-        x, y = old[key], new[f"{where}/{name}"]
+        x, y = old[key], new[f"{prefix}/{name}"]
         if x.shape == y.shape and x.dtype == y.dtype and x.tobytes() == y.tobytes():
-            same += 1
+            num_same += 1
             continue
         far = np.inf if x.shape != y.shape else np.abs(x.astype(float) - y.astype(float)).max()
-        other.append((f"{where}/{name}", far))
-    print(f"{same} arrays have the same bits, {len(other)} differ, {len(gone)} are gone")
+        other.append((f"{prefix}/{name}", far))
+    print(f"{num_same} arrays have the same bits, {len(other)} differ, {len(missing)} are gone")
     for name, far in other:
         print(f"  {name}: by {far:.3g}")
-    print("gone:", dict(Counter(gone)))
+    print("gone:", dict(Counter(missing)))
     return not other
 
 

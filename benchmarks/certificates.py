@@ -17,7 +17,7 @@ from horizonfree.models import certify
 from horizonfree.planning import optimal
 
 
-def best_of(call, times: int = 20) -> float:
+def fastest_of(call, times: int = 20) -> float:
     call()
     return min(_elapsed(call) for _ in range(times))
 
@@ -39,10 +39,10 @@ def gaps(seeds: int, episodes: tuple[int, ...]) -> None:
             for seed in range(seeds):
                 run = hf.explore(problem, explorer="optimal-design", episodes=K, seed=seed, budget=budget)
                 certificate, plans = run.certificate(), [run.plan(goal) for goal in goals]
-                found = np.array([plan.gap for plan in plans])
+                plan_gaps = np.array([plan.gap for plan in plans])
                 true = max(hf.true_gap(problem, goal, plan.policy) for goal, plan in zip(goals, plans))
                 rows.append(
-                    (certificate.eps, certificate.parts["slack"], np.median(found), found.max(), true)
+                    (certificate.eps, certificate.parts["slack"], np.median(plan_gaps), plan_gaps.max(), true)
                 )
             eps, slack, median, largest, true = np.median(rows, axis=0)
             print(
@@ -57,16 +57,18 @@ def times() -> None:
     model, evidence, goal = problem.model, run.evidence, hf.goal(problem, 63)
     confidence = certify.confidence(model, evidence)
 
-    def planned() -> object:
+    def plan_with_bounds() -> object:
         policy = optimal(confidence.kernel, goal).policy
         return certify.for_reward(model, confidence, goal, policy)
 
-    print(f"confidence, S=64, H=20, q=4: {1e3 * best_of(lambda: certify.confidence(model, evidence)):.1f} ms")
-    print(f"plan and gap:                {1e3 * best_of(planned):.1f} ms")
+    print(
+        f"confidence, S=64, H=20, q=4: {1e3 * fastest_of(lambda: certify.confidence(model, evidence)):.1f} ms"
+    )
+    print(f"plan and gap:                {1e3 * fastest_of(plan_with_bounds):.1f} ms")
     large = hf.make("zoned-grid", size=70, zones=4, horizon=20)
     run = hf.explore(large, explorer="uniform", episodes=20, seed=0)
     call = lambda: certify.confidence(large.model, run.evidence)  # noqa: E731  # one line, used once
-    print(f"confidence, S=4900:          {1e3 * best_of(call, 3):.0f} ms")
+    print(f"confidence, S=4900:          {1e3 * fastest_of(call, 3):.0f} ms")
 
 
 def main() -> None:

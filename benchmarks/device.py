@@ -43,28 +43,28 @@ def model(S: int, H: int) -> Any:
     rng = np.random.default_rng(0)
     pairs, small = PATTERNS, PATTERNS // A
     tables = np.zeros((D, small, A, small))
-    to = np.sort(np.stack([rng.choice(small, N, replace=False) for _ in range(pairs)]), axis=1)
-    at = np.indices((small, A)).reshape(2, pairs, 1)
-    tables[:, at[0], at[1], to] = rng.dirichlet(np.ones(N), (D, pairs))
-    known = hf.Mixture.from_kernels(tables, horizon=H).model
+    successors = np.sort(np.stack([rng.choice(small, N, replace=False) for _ in range(pairs)]), axis=1)
+    pair_index = np.indices((small, A)).reshape(2, pairs, 1)
+    tables[:, pair_index[0], pair_index[1], successors] = rng.dirichlet(np.ones(N), (D, pairs))
+    mixture = hf.Mixture.from_kernels(tables, horizon=H).model
     pattern = rng.integers(0, pairs, (S, A))
     step = rng.integers(1, S // N, (S, A, 1))
     succ = np.sort((rng.integers(0, S, (S, A, 1)) + step * np.arange(N)) % S, axis=-1)
     space = make_space(succ, np.ones((S, A, N), bool), False, H, np.full(S, 1 / S))
-    row_of = np.asarray(known.valid.row_of).reshape(pairs, N)[pattern]
-    phi = np.asarray(known.phi).reshape(pairs, N, D)[pattern]
-    given = row_of, np.ones((S, A), bool)
-    valid = eqx.tree_at(lambda x: (x.row_of, x.choices), known.valid, given)
-    return eqx.tree_at(lambda x: (x.space, x.phi, x.valid), known, (space, phi, valid))
+    row_index = np.asarray(mixture.valid.row_of).reshape(pairs, N)[pattern]
+    phi = np.asarray(mixture.phi).reshape(pairs, N, D)[pattern]
+    support = row_index, np.ones((S, A), bool)
+    valid = eqx.tree_at(lambda x: (x.row_of, x.choices), mixture.valid, support)
+    return eqx.tree_at(lambda x: (x.space, x.phi, x.valid), mixture, (space, phi, valid))
 
 
 def timed(call: Callable[[], Any], seconds: float) -> tuple[float, float]:
     """The median of some calls, and the first one, which compiles."""
     times: list[float] = []
     while len(times) < 4 or sum(times[1:]) < seconds:
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         call()
-        times.append(time.perf_counter() - began)
+        times.append(time.perf_counter() - start_time)
         if len(times) == 2 and times[1] > seconds:
             break
     return statistics.median(times[1:]), times[0]
@@ -74,9 +74,9 @@ def peak() -> float:
     """MiB that the device has held at most; on a CPU the process."""
     import jax
 
-    found = jax.devices()[0].memory_stats()
-    if found and "peak_bytes_in_use" in found:
-        return found["peak_bytes_in_use"] / 2**20
+    stats = jax.devices()[0].memory_stats()
+    if stats and "peak_bytes_in_use" in stats:
+        return stats["peak_bytes_in_use"] / 2**20
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
 
@@ -91,17 +91,25 @@ def measure(S: int, H: int, seconds: float) -> None:
     from horizonfree.planning.traced import stationary_jax, take
     from horizonfree.problems.problem import Problem
 
-    began = time.perf_counter()
-    known = model(S, H)
-    problem = Problem(known, np.asarray(known.valid.center), "random")
-    made = time.perf_counter() - began
+    start_time = time.perf_counter()
+    problem_model = model(S, H)
+    problem = Problem(problem_model, np.asarray(problem_model.valid.center), "random")
+    build_seconds = time.perf_counter() - start_time
     kind = jax.default_backend()
-    moved = H * S * (A * N * (4 + 8) + A * 8 + 4)  # successors, probabilities, rewards; the policy
-    limit = {"limit_s": moved / BANDWIDTH[kind]} if kind in BANDWIDTH else {}
-    setting = {"device": jax.devices()[0].device_kind, "S": S, "A": A, "n": N, "d": D, "H": H, "make_s": made}
+    num_bytes = H * S * (A * N * (4 + 8) + A * 8 + 4)  # successors, probabilities, rewards; the policy
+    limit = {"limit_s": num_bytes / BANDWIDTH[kind]} if kind in BANDWIDTH else {}
+    setting = {
+        "device": jax.devices()[0].device_kind,
+        "S": S,
+        "A": A,
+        "n": N,
+        "d": D,
+        "H": H,
+        "make_s": build_seconds,
+    }
 
-    def tell(what: str, found: tuple[float, float], per: int = 1) -> None:
-        row = {"what": what, "s": found[0] / per, "first_s": found[1], "peak_MiB": peak()}
+    def print_time(label: str, times: tuple[float, float], per: int = 1) -> None:
+        row = {"what": label, "s": times[0] / per, "first_s": times[1], "peak_MiB": peak()}
         print(json.dumps(setting | row | limit), flush=True)
 
     with scope():
@@ -113,20 +121,20 @@ def measure(S: int, H: int, seconds: float) -> None:
                 0, H, lambda _, V: take(V, kernel.succ).sum((1, 2)), jax.numpy.ones(S)
             )
         )
-        tell("plan, on the device", timed(lambda: jax.block_until_ready(plan(kernel, reward)), seconds))
-        tell("values of the successors", timed(lambda: jax.block_until_ready(look_up(kernel)), seconds))
-        there = to_device(known)
-        counts = jax.numpy.ones(known.valid.rows.shape[0], jax.numpy.int32)
+        print_time("plan, on the device", timed(lambda: jax.block_until_ready(plan(kernel, reward)), seconds))
+        print_time("values of the successors", timed(lambda: jax.block_until_ready(look_up(kernel)), seconds))
+        device_model = to_device(problem_model)
+        counts = jax.numpy.ones(problem_model.valid.rows.shape[0], jax.numpy.int32)
         policy = eqx.filter_jit(lambda x, n: design(x.space, x.valid, n, x.valid.center))
-        found = timed(lambda: jax.block_until_ready(policy(there, counts)), seconds)
-        tell("optimal design, a policy", found)
-        del there
+        times = timed(lambda: jax.block_until_ready(policy(device_model, counts)), seconds)
+        print_time("optimal design, a policy", times)
+        del device_model
         table = np.broadcast_to(np.asarray(reward), (H, S, A))
-        tell("plan", timed(lambda: hf.planning.optimal(kernel, table), seconds))
+        print_time("plan", timed(lambda: hf.planning.optimal(kernel, table), seconds))
         del kernel, reward
     run = hf.explore(problem, "optimal-design", episodes=1, progress=False)
-    number = max(1, min(200, int(seconds / max(found[0], 1e-3))))
-    tell(
+    number = max(1, min(200, int(seconds / max(times[0], 1e-3))))
+    print_time(
         "optimal design, an episode", timed(lambda: run.resume(episodes=number, progress=False), 0.0), number
     )
 
@@ -138,16 +146,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="of measurement for each row")
     parser.add_argument("--devices", default="gpu,cpu")
     parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.measure:
-        measure(asked.measure, asked.horizon, asked.seconds)
+    args = parser.parse_args()
+    if args.measure:
+        measure(args.measure, args.horizon, args.seconds)
         return
-    for S in asked.states.split(","):
-        for device in asked.devices.split(","):
-            chosen = {"JAX_PLATFORMS": "cpu"} if device == "cpu" else {"JAX_PLATFORMS": "cuda,cpu"}
-            command = [sys.executable, __file__, "--measure", S, "--horizon", str(asked.horizon)]
+    for S in args.states.split(","):
+        for device in args.devices.split(","):
+            platforms = {"JAX_PLATFORMS": "cpu"} if device == "cpu" else {"JAX_PLATFORMS": "cuda,cpu"}
+            command = [sys.executable, __file__, "--measure", S, "--horizon", str(args.horizon)]
             done = subprocess.run(
-                [*command, "--seconds", str(asked.seconds)], env=os.environ | chosen, check=False
+                [*command, "--seconds", str(args.seconds)], env=os.environ | platforms, check=False
             )
             if done.returncode:
                 print(json.dumps({"device": device, "S": int(S), "failed": done.returncode}), flush=True)

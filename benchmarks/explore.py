@@ -90,25 +90,25 @@ def linear_row(sizes: dict, explorer: str, options: dict, episodes: int, repeats
 
 def table_row(spec: dict, explorer: str, options: dict, episodes: int, public: int | None, repeats: int):
     """Episodes per second of an explorer of unknown tables, with its certificate and without."""
-    made = dict(spec)
-    problem = hf.make(made.pop("name"), **made).as_tabular()
+    problem_spec = dict(spec)
+    problem = hf.make(problem_spec.pop("name"), **problem_spec).as_tabular()
     first = hf.explore(problem, explorer, episodes=episodes, progress=False, **options)
     first.certificate()
-    alone, whole = [], []
+    separate, complete = [], []
     for _ in range(repeats):
         start = time.process_time()
         run = first.resume(episodes=episodes, progress=False)
-        alone.append(time.process_time() - start)
+        separate.append(time.process_time() - start)
         run.certificate()
-        whole.append(time.process_time() - start)
+        complete.append(time.process_time() - start)
     return {
         "problem": spec["name"] + (f" {spec['map_name']}" if "map_name" in spec else ""),
         "sizes": [problem.num_states, problem.num_actions, problem.horizon],
         "explorer": explorer,
         "options": options,
         "episodes": episodes,
-        "exploration_per_s": episodes / min(alone),
-        "episodes_per_s": episodes / min(whole),
+        "exploration_per_s": episodes / min(separate),
+        "episodes_per_s": episodes / min(complete),
         "public_per_s": public,
     }
 
@@ -124,9 +124,9 @@ def learning(problem, M: int):
     theta, inverse = jnp.asarray(problem.truth), jnp.eye(d) / lam
 
     @jax.jit
-    def ours(ridge):
-        prepared = oracle.prepare(model, theta, inverse, inverse)
-        path = oracle.evaluate(prepared, policy, reward, 1.0)
+    def incremental_update(ridge):
+        prepared_model = oracle.prepare(model, theta, inverse, inverse)
+        path = oracle.evaluate(prepared_model, policy, reward, 1.0)
         V = jnp.stack([path.V, path.V_hat], axis=1)
         phi, y = moments.episode_rows(model, V, trajectory, M)
         return moments.regress(ridge, phi, y, beta=1.0, alpha=alpha, gamma=gamma)[0]
@@ -136,10 +136,10 @@ def learning(problem, M: int):
     first = np.tile(lam * np.eye(d), (M, 1, 1)), np.zeros((M, d))
     answer = [np.asarray(x) for x in (policy, reward, trajectory.s, trajectory.a)]
 
-    def printed():
+    def printed_update():
         return literal.episode(phi, np.asarray(theta), *first, *answer, 1.0, alpha, gamma)
 
-    return (lambda: jax.block_until_ready(ours(ridge))), printed
+    return (lambda: jax.block_until_ready(incremental_update(ridge))), printed_update
 
 
 def check(ridge, families) -> None:
@@ -171,23 +171,23 @@ def exponent(sizes, times) -> float:
     return float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
 
 
-def mixture(quick: bool) -> dict[str, object]:
+def mixture(is_quick: bool) -> dict[str, object]:
     """HF-UCRL-RFE++ beside the literal loop, and its exponents."""
-    budget, M = (0.05 if quick else 0.5), 16
+    budget, M = (0.05 if is_quick else 0.5), 16
     result: dict[str, object] = {}
     with jax.enable_x64(True):
         grid = hf.make("zoned-grid", size=8, zones=4, horizon=20)
-        ours, printed = learning(grid, M)
-        check(ours(), printed())
-        times = interleave({"ours": ours, "printed": printed}, 2 if quick else 4, budget)
+        own_seconds, printed_seconds = learning(grid, M)
+        check(own_seconds(), printed_seconds())
+        times = interleave({"ours": own_seconds, "printed": printed_seconds}, 2 if is_quick else 4, budget)
         result["learning_ms"] = 1e3 * min(times["ours"])
         result["literal_ms"] = 1e3 * min(times["printed"])
         result["learning_ratio"] = ratio(times["printed"], times["ours"])
-        episodes = 40 if quick else 300
+        episodes = 40 if is_quick else 300
         for name, lazy in {"lazy": 0.5, "every_episode": 0.0}.items():
             result[f"episode_ms_{name}"] = 1e3 * whole_episodes(grid, episodes, lazy)
             result[f"episode_ratio_{name}"] = result["literal_ms"] / result[f"episode_ms_{name}"]
-        horizons, dims = ([16, 64], [8, 32]) if quick else ([32, 64, 128, 256], [16, 32, 64, 128])
+        horizons, dims = ([16, 64], [8, 32]) if is_quick else ([32, 64, 128, 256], [16, 32, 64, 128])
         by_H = [seconds(learning(hf.make("zoned-grid", horizon=H), M)[0], budget) for H in horizons]
         result["exponent_in_H"] = exponent(horizons, by_H)
         by_d = []
@@ -243,10 +243,12 @@ def main() -> None:
     result: dict[str, object] = mixture(args.quick) if "mixture" in args.only else {}
     if "tables" in args.only:
         share, repeats = (10, 1) if args.quick else (1, 3)
-        result["tables"] = [table_row(*what, n // share, public, repeats) for *what, n, public in TABLES]
+        result["tables"] = [
+            table_row(*table_args, n // share, public, repeats) for *table_args, n, public in TABLES
+        ]
     if "linear" in args.only:
         share, repeats = (10, 1) if args.quick else (1, 3)
-        result["linear"] = [linear_row(*what, n // share, repeats) for *what, n in LINEAR]
+        result["linear"] = [linear_row(*table_args, n // share, repeats) for *table_args, n in LINEAR]
     if args.json:
         print(json.dumps(result))
         return

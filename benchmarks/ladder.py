@@ -56,8 +56,10 @@ def grid_model(S: int) -> tuple[Kernel, np.ndarray]:
     moves = np.concatenate([np.eye(3, dtype=np.int32), -np.eye(3, dtype=np.int32)])
     strides = np.array([side * side, side, 1], np.int32)
     stay = cells @ strides
-    to = [np.clip(cells + move, 0, side - 1) @ strides for move in moves]
-    succ = np.stack([np.stack([to[a], to[a + 1], to[a + 2], stay], -1) for a in range(A)], 1)
+    successors = [np.clip(cells + move, 0, side - 1) @ strides for move in moves]
+    succ = np.stack(
+        [np.stack([successors[a], successors[a + 1], successors[a + 2], stay], -1) for a in range(A)], 1
+    )
     prob = np.broadcast_to([0.7, 0.1, 0.1, 0.1], succ.shape).copy()
     order = np.argsort(succ, -1, kind="stable")
     succ, prob = np.take_along_axis(succ, order, -1), np.take_along_axis(prob, order, -1)
@@ -67,7 +69,7 @@ def grid_model(S: int) -> tuple[Kernel, np.ndarray]:
 MODELS: dict[str, Callable[[int], tuple[Kernel, np.ndarray]]] = {"random": random_model, "grid": grid_model}
 
 
-def ours(kernel: Kernel, r: np.ndarray, only_first: bool) -> Any:
+def own_values(kernel: Kernel, r: np.ndarray, only_first: bool) -> Any:
     reward = np.broadcast_to(r, (H, *r.shape))
     return lambda: optimal(kernel, reward, only_first=only_first), lambda solution: solution.V[0]
 
@@ -90,13 +92,13 @@ def on_device(kernel: Kernel, r: np.ndarray) -> Any:
     model = x64(to_device)((kernel, r))
     call = x64(lambda: jax.block_until_ready(solve(*model)))
     call()  # compile, and copy
-    return call, lambda found: np.asarray(found[0])
+    return call, lambda device_values: np.asarray(device_values[0])
 
 
 SOLVERS: dict[str, Callable[[Kernel, np.ndarray], Any]] = {
-    "ours, first step": lambda kernel, r: ours(kernel, r, True),
-    "ours, all arrays": lambda kernel, r: ours(kernel, r, False),
-    "ours, all cores": lambda kernel, r: ours(kernel, r, True),
+    "ours, first step": lambda kernel, r: own_values(kernel, r, True),
+    "ours, all arrays": lambda kernel, r: own_values(kernel, r, False),
+    "ours, all cores": lambda kernel, r: own_values(kernel, r, True),
     "stormpy": lambda kernel, r: stormpy(kernel, r, H),
     "quantecon": lambda kernel, r: quantecon(kernel, r, H),
     "jax": on_device,
@@ -115,19 +117,24 @@ def peak() -> int:
 def measure(solver: str, model: str, power: int, path: str) -> dict[str, float]:
     """In this process; V_1 is written to a file."""
     SOLVERS[solver](*random_model(50))[0]()  # modules load and compile
-    before = peak()
+    memory_before = peak()
     kernel, r = MODELS[model](10**power)
-    made = kernel.num_states
+    num_states = kernel.num_states
     clock = time.perf_counter if is_parallel(solver) else time.process_time
     start = clock()
     call, values = SOLVERS[solver](kernel, r)
     load, seconds = clock() - start, []
     for _ in range(REPETITIONS[power]):
         start = clock()
-        found = call()
+        result = call()
         seconds.append(clock() - start)
-    np.save(path, values(found))
-    return {"S": made, "load s": load, "solve s": min(seconds), "peak GiB": (peak() - before) / 2**30}
+    np.save(path, values(result))
+    return {
+        "S": num_states,
+        "load s": load,
+        "solve s": min(seconds),
+        "peak GiB": (peak() - memory_before) / 2**30,
+    }
 
 
 def child(solver: str, model: str, power: int, path: Path, memory: float) -> dict[str, Any] | str:
@@ -136,8 +143,8 @@ def child(solver: str, model: str, power: int, path: Path, memory: float) -> dic
     if need > memory:
         return f"about {need:.0f} GiB would be needed, {memory:.0f} may be taken"
     threads = {} if is_parallel(solver) else dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    words = [sys.executable, __file__, "--measure", solver, model, str(power), str(path)]
-    done = subprocess.run(words, capture_output=True, text=True, env=os.environ | threads, check=False)
+    command = [sys.executable, __file__, "--measure", solver, model, str(power), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | threads, check=False)
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if "Error" in line or "error" in line]
         return (lines or [f"ended with {done.returncode}"])[-1]
@@ -164,20 +171,20 @@ def main() -> None:
     parser.add_argument("--memory", type=float, help="GiB that a solver may take; by default what is free")
     parser.add_argument("--only", nargs="+", choices=list(SOLVERS), help="some of the solvers")
     parser.add_argument("--measure", nargs=4, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.measure:
-        solver, model, power, path = asked.measure
+    args = parser.parse_args()
+    if args.measure:
+        solver, model, power, path = args.measure
         one_core(solver)
         print(json.dumps(measure(solver, model, int(power), path)))
         return
-    solvers = asked.only or [name for name in SOLVERS if name != "jax" or asked.gpu]
+    solvers = args.only or [name for name in SOLVERS if name != "jax" or args.gpu]
     print(
         "| model | states | solver | load s | solve s | times ours | peak GiB |\n|---|---|---|---|---|---|---|"
     )
-    for model in [asked.model] if asked.model else MODELS:
-        for power in range(asked.least, asked.most + 1):
+    for model in [args.model] if args.model else MODELS:
+        for power in range(args.least, args.most + 1):
             with tempfile.TemporaryDirectory() as folder:
-                rungs(solvers, model, power, Path(folder), asked.memory or available())
+                rungs(solvers, model, power, Path(folder), args.memory or available())
 
 
 def rungs(solvers: list[str], model: str, power: int, folder: Path, memory: float) -> None:
@@ -185,17 +192,17 @@ def rungs(solvers: list[str], model: str, power: int, folder: Path, memory: floa
     first: dict[str, Any] = {}
     expected = np.zeros(0)
     for i, solver in enumerate(solvers):
-        found = child(solver, model, power, folder / f"{i}.npy", memory)
-        if isinstance(found, str):
-            print(f"| {model} | 10^{power} | {solver} | left out: {found} | | | |", flush=True)
+        row = child(solver, model, power, folder / f"{i}.npy", memory)
+        if isinstance(row, str):
+            print(f"| {model} | 10^{power} | {solver} | left out: {row} | | | |", flush=True)
             continue
-        first = first or found
+        first = first or row
         V = np.load(folder / f"{i}.npy")
-        expected = V if first is found else expected
+        expected = V if first is row else expected
         np.testing.assert_allclose(V, expected, rtol=0, atol=1e-9, err_msg=solver)
-        times = found["solve s"] / first["solve s"]
-        numbers = f"{found['load s']:.3g} | {found['solve s']:.3g} | {times:.2f} | {found['peak GiB']:.2f}"
-        print(f"| {model} | {found['S']:,} | {solver} | {numbers} |", flush=True)
+        times = row["solve s"] / first["solve s"]
+        numbers = f"{row['load s']:.3g} | {row['solve s']:.3g} | {times:.2f} | {row['peak GiB']:.2f}"
+        print(f"| {model} | {row['S']:,} | {solver} | {numbers} |", flush=True)
 
 
 if __name__ == "__main__":

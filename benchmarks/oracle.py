@@ -43,7 +43,7 @@ def timed(call, calls: int) -> tuple[float, ...]:
 
 
 def by_turns(functions, calls: int) -> list[tuple[float, ...]]:
-    """The same of several, which take turns."""
+    """The times of `timed` for several functions that take turns."""
     wall, busy = [[] for _ in functions], [[] for _ in functions]
     for _ in range(calls + 1):
         for i, call in enumerate(functions):
@@ -80,9 +80,9 @@ def compare(side: int, horizon: int, calls: int) -> dict[str, tuple[float, ...]]
     )
     functions = {"JAX": search_in_jax, "C": search_in_c}
     compiled = [jax.jit(partial(f, chains=3, sweeps=20)) for f in functions.values()]
-    names = [f"S={side**2}, H={horizon}, {how}" for how in functions]
-    found = by_turns([lambda f=f: f(*arguments) for f in compiled], calls)
-    return dict(zip(names, found, strict=True))
+    names = [f"S={side**2}, H={horizon}, {function_name}" for function_name in functions]
+    timings = by_turns([lambda f=f: f(*arguments) for f in compiled], calls)
+    return dict(zip(names, timings, strict=True))
 
 
 def measure(calls: int) -> dict[str, tuple[float, ...]]:

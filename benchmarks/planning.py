@@ -25,11 +25,11 @@ from horizonfree.planning import optimal
 BATCH = 32
 A = 4
 SUCCESSORS = 4
-DENSE = [(S, 50, ours) for S in (100, 500, 1000, 2000) for ours in ("same", "varied", "tied")]
+DENSE = [(S, 50, reward_kind) for S in (100, 500, 1000, 2000) for reward_kind in ("same", "varied", "tied")]
 SPARSE = [(S, 100) for S in (100, 1_000, 10_000, 100_000, 1_000_000)]
 BATCHED = [
-    *[("dense", S, 50, ours) for S in (100, 500) for ours in ("same", "varied")],
-    *[("sparse", 1_000, 100, ours) for ours in ("same", "varied")],
+    *[("dense", S, 50, reward_kind) for S in (100, 500) for reward_kind in ("same", "varied")],
+    *[("sparse", 1_000, 100, reward_kind) for reward_kind in ("same", "varied")],
     ("sparse", 10_000, 100, "same"),  # the rewards of all steps would fill a gigabyte
 ]
 
@@ -47,23 +47,25 @@ def make(kind: str, S: int) -> tuple[Kernel, np.ndarray]:
 
 
 def compare(
-    kind: str, S: int, H: int, ours: str, batch: int, alternations: int, budget: float
+    kind: str, S: int, H: int, reward_kind: str, batch: int, alternations: int, budget: float
 ) -> list[dict[str, object]]:
     """One row per peer: milliseconds per reward, and how many times faster ours is."""
     kernel, r = make(kind, S)
-    same, rng = np.broadcast_to(r, (H, S, A)), np.random.default_rng(1)
+    flat, rng = np.broadcast_to(r, (H, S, A)), np.random.default_rng(1)
     calls: dict[str, Callable[[], object]] = {}
     if batch > 1:
-        steps = H if ours == "varied" else 1
+        steps = H if reward_kind == "varied" else 1
         rewards = np.broadcast_to(rng.random((batch, steps, S, A)), (batch, H, S, A))
         calls["ours"] = lambda: optimal(kernel, rewards)
     else:
-        reward = {"same": lambda: same, "varied": lambda: rng.random((H, S, A)), "tied": lambda: 0 * same}[
-            ours
-        ]()
+        reward = {
+            "same": lambda: flat,
+            "varied": lambda: rng.random((H, S, A)),
+            "tied": lambda: 0 * flat,
+        }[reward_kind]()
         calls["ours"] = lambda: optimal(kernel, reward)
         calls["ours, first step"] = lambda: optimal(kernel, reward, only_first=True)
-    expected = optimal(kernel, same, only_first=True).V[0]
+    expected = optimal(kernel, flat, only_first=True).V[0]
     for name, load in PEERS.items():
         try:
             with contextlib.redirect_stdout(sys.stderr):
@@ -74,19 +76,19 @@ def compare(
         np.testing.assert_allclose(values(call()), expected, rtol=0, atol=1e-9, err_msg=name)
         calls[name] = call
     times = interleave(calls, alternations, budget)
-    mine = [t / batch for t in times.pop("ours")]
+    own_times = [t / batch for t in times.pop("ours")]
     first = times.pop("ours, first step", None)
-    title = f"{kind} {S},{A},{H}, {ours}" + (f", {batch} rewards" if batch > 1 else "")
+    title = f"{kind} {S},{A},{H}, {reward_kind}" + (f", {batch} rewards" if batch > 1 else "")
     rows: list[dict[str, object]] = [
         {
             "instance": title,
             "peer": name,
-            "peer ms": 1e3 * statistics.median(theirs),
-            "ours ms": 1e3 * statistics.median(mine),
-            "times faster": ratio(theirs, mine),
-            "first step alone": "" if first is None else ratio(theirs, first),
+            "peer ms": 1e3 * statistics.median(peer_times),
+            "ours ms": 1e3 * statistics.median(own_times),
+            "times faster": ratio(peer_times, own_times),
+            "first step alone": "" if first is None else ratio(peer_times, first),
         }
-        for name, theirs in sorted(times.items(), key=lambda item: statistics.median(item[1]))
+        for name, peer_times in sorted(times.items(), key=lambda item: statistics.median(item[1]))
     ]
     for row in rows:
         print(*(f"{x:.3g}" if isinstance(x, float) else x for x in row.values()), file=sys.stderr, flush=True)
@@ -106,12 +108,12 @@ def main() -> None:
         "sparse": [("sparse", *job, "same", 1) for job in SPARSE],
         "batch": [(*job, BATCH) for job in BATCHED],
     }
-    chosen = [job for name, some in jobs.items() if options.only in (None, name) for job in some]
+    selected = [job for name, group in jobs.items() if options.only in (None, name) for job in group]
     if options.quick:
-        chosen = [job for job in chosen if job[1] <= 500]
+        selected = [job for job in selected if job[1] <= 500]
     budget = 0.1 if options.quick else 0.5
     rows = []
-    for job in chosen:
+    for job in selected:
         rows += compare(*job, alternations=3 if job[1] > 100_000 else 5, budget=budget)
         gc.collect()
     report(rows, options.json)

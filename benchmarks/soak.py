@@ -42,15 +42,15 @@ def send(port: int, data: bytes, *, is_read: bool = True) -> int:
                 answer += part
     except (ConnectionResetError, BrokenPipeError):
         return 0
-    words = answer.split(b" ", 2)
-    return int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
+    status_line = answer.split(b" ", 2)
+    return int(status_line[1]) if len(status_line) > 1 and status_line[1].isdigit() else 0
 
 
 def request(port: int, line: str, body: bytes = b"", **headers: str) -> bytes:
     """A request that asks the server to hang up after the answer."""
-    told = {"Host": f"127.0.0.1:{port}", "Connection": "close", "Content-Length": str(len(body))}
-    told |= {name.replace("_", "-"): value for name, value in headers.items()}
-    head = "".join(f"{name}: {value}\r\n" for name, value in told.items())
+    request_headers = {"Host": f"127.0.0.1:{port}", "Connection": "close", "Content-Length": str(len(body))}
+    request_headers |= {name.replace("_", "-"): value for name, value in headers.items()}
+    head = "".join(f"{name}: {value}\r\n" for name, value in request_headers.items())
     return f"{line} HTTP/1.1\r\n{head}\r\n".encode() + body
 
 
@@ -75,11 +75,11 @@ def valid(port: int, rng: random.Random) -> tuple[str, bytes]:
 
 
 def hostile(port: int, rng: random.Random) -> tuple[str, bytes, bool]:
-    """A request that must not be answered with 200, or not at all; and whether its sender waits for an answer."""
+    """A request that must be refused or get no answer, and whether its sender waits for one."""
     ask = {"Content_Type": "application/json"}
     noise = rng.randbytes(rng.randint(1, 2000))
     cut = request(port, "POST /api/plan", b"x" * 500, **ask)
-    made = {
+    requests = {
         "noise": (noise + b"\r\n\r\n", False),
         "noise as JSON": (request(port, "POST /api/plan", noise, **ask), True),
         "deep JSON": (request(port, "POST /api/plan", b"[" * 50_000, **ask), True),
@@ -97,8 +97,8 @@ def hostile(port: int, rng: random.Random) -> tuple[str, bytes, bool]:
         "leaves in the body": (cut[:-200], False),
         "leaves before the answer": (request(port, "GET /api/problem"), False),
     }
-    name = rng.choice(sorted(made))
-    return name, *made[name]
+    name = rng.choice(sorted(requests))
+    return name, *requests[name]
 
 
 def memory(process: "subprocess.Popen[str]") -> int:
@@ -110,14 +110,14 @@ def memory(process: "subprocess.Popen[str]") -> int:
 def soak(
     process: "subprocess.Popen[str]", port: int, seconds: float, rate: float
 ) -> tuple[Counter[str], list[str], list[int]]:
-    """So many requests a second for so long: what was sent and answered, what went wrong, and memory over time."""
-    rng, sent, wrong, sizes = random.Random(0), Counter[str](), list[str](), list[int]()
-    began = time.monotonic()
+    """Send `rate` requests a second for `seconds`: counts of requests and answers, errors, and memory over time."""
+    rng, num_sent, wrong, sizes = random.Random(0), Counter[str](), list[str](), list[int]()
+    start_time = time.monotonic()
     for i in range(int(seconds * rate)):
-        late = time.monotonic() - began
-        if late > seconds or process.poll() is not None or len(wrong) > 20:
+        delay = time.monotonic() - start_time
+        if delay > seconds or process.poll() is not None or len(wrong) > 20:
             break
-        time.sleep(max(0.0, i / rate - late))
+        time.sleep(max(0.0, i / rate - delay))
         if i % max(1, int(rate)) == 0:
             sizes.append(memory(process))
         if i % 2:
@@ -128,11 +128,11 @@ def soak(
             name, data = valid(port, rng)
             status = send(port, data)
             is_wrong = status != 200
-        sent[f"{name}: {status or 'no answer'}"] += 1
+        num_sent[f"{name}: {status or 'no answer'}"] += 1
         if is_wrong:
             wrong.append(f"{name} was answered with {status}")
     sizes.append(memory(process))
-    return sent, wrong, sizes
+    return num_sent, wrong, sizes
 
 
 def main() -> int:
@@ -142,7 +142,7 @@ def main() -> int:
     )
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--rate", type=float, default=50)
-    told = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
             [sys.executable, "-c", SERVE], stdout=subprocess.PIPE, stderr=errors, text=True
@@ -151,7 +151,7 @@ def main() -> int:
             assert process.stdout is not None
             address = next(x for x in iter(process.stdout.readline, "") if "http://" in x).split()[-1]
             port = urlsplit(address).port or 0
-            sent, wrong, sizes = soak(process, port, told.seconds, told.rate)
+            num_sent, wrong, sizes = soak(process, port, args.seconds, args.rate)
             if process.poll() is not None:
                 wrong.append(f"the server stopped with exit code {process.returncode}")
             process.send_signal(signal.SIGINT)
@@ -161,19 +161,19 @@ def main() -> int:
             process.kill()
             process.communicate()
         errors.seek(0)
-        said = errors.read()
-    if "Traceback" in said:
-        wrong.append(f"its terminal shows a failure:\n{said[-3000:]}")
+        log_text = errors.read()
+    if "Traceback" in log_text:
+        wrong.append(f"its terminal shows a failure:\n{log_text[-3000:]}")
     first, last = sizes[len(sizes) // 10], sizes[-1]
     if last - first > MAX_GROWTH_BYTES:
         wrong.append(f"its memory grew by {(last - first) / 2**20:.1f} MiB")
-    for name, number in sorted(sent.items()):
+    for name, number in sorted(num_sent.items()):
         print(f"{number:7,}  {name}")
     print(
-        f"{sent.total():,} requests; memory {first / 2**20:.1f} -> {last / 2**20:.1f} MiB; {len(wrong)} failures"
+        f"{num_sent.total():,} requests; memory {first / 2**20:.1f} -> {last / 2**20:.1f} MiB; {len(wrong)} failures"
     )
-    for words in wrong:
-        print(words)
+    for message in wrong:
+        print(message)
     return bool(wrong)
 
 

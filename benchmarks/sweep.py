@@ -47,22 +47,24 @@ def drive(
     """Seconds of all tasks, and of those the seconds inside tasks."""
     tasks = build_tasks(specs.read(spec))
     folder.mkdir(exist_ok=True)
-    writer, began = results.RowWriter(folder), time.perf_counter()
+    writer, start_time = results.RowWriter(folder), time.perf_counter()
     sweep._run_tasks(engine, writer, Tally(tasks, [], engine.slots), show)
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start_time
     lines = results.RowWriter(folder).lines.values()
     assert all("error" not in line for line in lines), next(x["error"] for x in lines if "error" in x)
     return seconds, sum(line["seconds"] for line in lines if line["task"] in tasks)
 
 
-def overhead(on: str, aside: Path) -> dict:
+def overhead(engine_name: str, folder_root: Path) -> dict:
     """Per task, on two workers that have the program already."""
-    began = time.perf_counter()
-    engine = start_executor(on, 2, aside / "log")
-    started = time.perf_counter() - began
+    start_time = time.perf_counter()
+    engine = start_executor(engine_name, 2, folder_root / "log")
+    started = time.perf_counter() - start_time
     try:
-        drive(engine, TINY | {"seeds": list(range(8))}, aside / f"warm-{on}")
-        seconds, inside = drive(engine, TINY | {"seeds": list(range(100, 400))}, aside / f"tiny-{on}")
+        drive(engine, TINY | {"seeds": list(range(8))}, folder_root / f"warm-{engine_name}")
+        seconds, inside = drive(
+            engine, TINY | {"seeds": list(range(100, 400))}, folder_root / f"tiny-{engine_name}"
+        )
     finally:
         engine.close()
     return {
@@ -72,30 +74,30 @@ def overhead(on: str, aside: Path) -> dict:
     }
 
 
-def speedup(aside: Path, rounds: int = 3) -> dict:
+def speedup(directory: Path, rounds: int = 3) -> dict:
     """One worker against two, warm, alternating."""
-    found: dict[int, list[float]] = {1: [], 2: []}
-    pools = {n: start_executor("local", n, aside / "log") for n in (1, 2)}
+    times: dict[int, list[float]] = {1: [], 2: []}
+    pools = {n: start_executor("local", n, directory / "log") for n in (1, 2)}
     try:
         for n, pool in pools.items():
             pool.threads = 1  # as on a machine that is full
-            drive(pool, SECOND | {"seeds": list(range(2 * n))}, aside / f"warm-{n}")
+            drive(pool, SECOND | {"seeds": list(range(2 * n))}, directory / f"warm-{n}")
         for i in range(rounds):
             for n, pool in pools.items():
                 seeds = list(range(100, 112))
-                seconds, inside = drive(pool, SECOND | {"seeds": seeds}, aside / f"second-{n}-{i}")
-                found[n].append(seconds)
+                seconds, inside = drive(pool, SECOND | {"seeds": seeds}, directory / f"second-{n}-{i}")
+                times[n].append(seconds)
                 task = inside / len(seeds)
     finally:
         for pool in pools.values():
             pool.close()
-    ratios = sorted(a / b for a, b in zip(found[1], found[2]))
-    return {"task_s": task, "one_s": found[1], "two_s": found[2], "ratios": ratios}
+    ratios = sorted(a / b for a, b in zip(times[1], times[2]))
+    return {"task_s": task, "one_s": times[1], "two_s": times[2], "ratios": ratios}
 
 
-def many_tasks(count: int, aside: Path) -> dict:
+def many_tasks(count: int, directory: Path) -> dict:
     """Memory of the driver and of the worker, the most so far, after each tenth of the tasks."""
-    engine, folder = start_executor("local", 1, aside / "log"), aside / "many"
+    engine, folder = start_executor("local", 1, directory / "log"), directory / "many"
     driver: list[float] = []
 
     def show(tally: Tally) -> None:
@@ -117,9 +119,9 @@ def many_tasks(count: int, aside: Path) -> dict:
     }
 
 
-def many_rows(aside: Path, count: int = 1_000_000) -> dict:
+def many_rows(directory: Path, count: int = 1_000_000) -> dict:
     """Rows of 1,000 tasks, written and read back."""
-    folder = aside / "rows"
+    folder = directory / "rows"
     spec = specs.read(
         TINY
         | {
@@ -131,21 +133,26 @@ def many_rows(aside: Path, count: int = 1_000_000) -> dict:
     )
     folder.mkdir()
     files.write_json(folder / results.SETTINGS_FILE, {"format": results.FORMAT, "spec": spec.to_dict()})
-    writer, began = results.RowWriter(folder), time.perf_counter()
+    writer, start_time = results.RowWriter(folder), time.perf_counter()
     for key, task in build_tasks(spec).items():
         n, C = num_rows(task), len(task["checkpoints"])
-        made = {
+        row = {
             "seed": [s for s in task["seeds"] for _ in range(C)],
             "episodes": task["checkpoints"] * len(task["seeds"]),
         }
-        made |= {name: [1 / (i + 3) for i in range(n)] for name in task["measure"]}
+        row |= {name: [1 / (i + 3) for i in range(n)] for name in task["measure"]}
         stamp = {"seconds": 0.1, "device": "cpu", "memory": 0, "versions": {"horizonfree": hf.__version__}}
-        writer.append(sweep.task_line(key, task, {"rows": made, **stamp}))
-    written = time.perf_counter()
-    found = hf.load_sweep(folder)
+        writer.append(sweep.task_line(key, task, {"rows": row, **stamp}))
+    write_end = time.perf_counter()
+    loaded = hf.load_sweep(folder)
     read = time.perf_counter()
     size = (folder / results.ROWS_FILE).stat().st_size
-    return {"rows": len(found), "mb": size / 2**20, "write_s": written - began, "read_s": read - written}
+    return {
+        "rows": len(loaded),
+        "mb": size / 2**20,
+        "write_s": write_end - start_time,
+        "read_s": read - write_end,
+    }
 
 
 def main() -> None:
@@ -155,13 +162,16 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=["overhead", "speedup", "tasks", "rows"])
     args = parser.parse_args()
     with TemporaryDirectory() as name:
-        aside = Path(name)
-        work = {f"overhead of {on}": lambda on=on: overhead(on, aside) for on in args.engines}
-        work |= {"speedup of 2 workers": lambda: speedup(aside)}
-        work |= {"tasks": lambda: many_tasks(args.tasks, aside), "rows": lambda: many_rows(aside)}
-        for what, measure in work.items():
-            if any(what.startswith(x) for x in args.only):
-                print(json.dumps({"what": what, **measure(), "load": os.getloadavg()[0]}), flush=True)
+        directory = Path(name)
+        work = {
+            f"overhead of {engine}": lambda engine=engine: overhead(engine, directory)
+            for engine in args.engines
+        }
+        work |= {"speedup of 2 workers": lambda: speedup(directory)}
+        work |= {"tasks": lambda: many_tasks(args.tasks, directory), "rows": lambda: many_rows(directory)}
+        for label, measure in work.items():
+            if any(label.startswith(x) for x in args.only):
+                print(json.dumps({"what": label, **measure(), "load": os.getloadavg()[0]}), flush=True)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from shared import COLORS, between, figure, main, table, up
+from shared import COLORS, figure, interval_text, main, round_up, table
 
 import horizonfree as hf
 from horizonfree import planning
@@ -34,10 +34,10 @@ def drive(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Five frames of Gymnasium's MountainCar; at the flag it stays."""
     for _ in range(FRAMES):
-        faster = np.clip(v + (push - 1) * force - np.cos(3 * x) * gravity, -SPEED, SPEED)
-        further = np.clip(x + faster, LEFT, RIGHT)
-        faster = np.where((further <= LEFT) & (faster < 0), 0, faster)
-        x, v = np.where(x >= FLAG, x, further), np.where(x >= FLAG, v, faster)
+        next_v = np.clip(v + (push - 1) * force - np.cos(3 * x) * gravity, -SPEED, SPEED)
+        next_x = np.clip(x + next_v, LEFT, RIGHT)
+        next_v = np.where((next_x <= LEFT) & (next_v < 0), 0, next_v)
+        x, v = np.where(x >= FLAG, x, next_x), np.where(x >= FLAG, v, next_v)
     return x, v
 
 
@@ -53,7 +53,7 @@ class Cells:
         """The number of the state that is the flag, and of cells."""
         return self.across * self.up
 
-    def of(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+    def index(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
         """The state of each position and speed."""
         i = np.clip(((x - LEFT) / (RIGHT - LEFT) * self.across).astype(int), 0, self.across - 1)
         j = np.clip(((v + SPEED) / (2 * SPEED) * self.up).astype(int), 0, self.up - 1)
@@ -62,59 +62,59 @@ class Cells:
     def counts(self, gravity: float, force: float, seed: int = 0, samples: int = SAMPLES) -> np.ndarray:
         """How often a simulator leads where from points drawn in every cell [S, 3, S]."""
         rng, s = np.random.default_rng(seed), np.arange(self.flag)[:, None]
-        found = np.zeros((self.flag + 1, 3, self.flag + 1), int)
-        found[self.flag, :, self.flag] = samples
+        table = np.zeros((self.flag + 1, 3, self.flag + 1), int)
+        table[self.flag, :, self.flag] = samples
         for push in range(3):
             x = LEFT + (RIGHT - LEFT) * (s // self.up + rng.random((self.flag, samples))) / self.across
             v = -SPEED + 2 * SPEED * (s % self.up + rng.random((self.flag, samples))) / self.up
-            to = self.of(*drive(x, v, np.asarray(push), gravity, force))
-            np.add.at(found, (np.repeat(s, samples), push, to.ravel()), 1)
-        return found
+            successor = self.index(*drive(x, v, np.asarray(push), gravity, force))
+            np.add.at(table, (np.repeat(s, samples), push, successor.ravel()), 1)
+        return table
 
     def blur(self, kernel: np.ndarray) -> np.ndarray:
-        """The same, to a cell or one of its eight neighbours."""
-        s, near = np.arange(self.flag), np.zeros((self.flag + 1, self.flag + 1))
-        near[self.flag, self.flag] = 1
+        """The kernel whose next cell is spread evenly over that cell and its eight neighbours."""
+        s, weights = np.arange(self.flag), np.zeros((self.flag + 1, self.flag + 1))
+        weights[self.flag, self.flag] = 1
         for di, dj in np.ndindex(3, 3):
             i, j = (
                 np.clip(s // self.up + di - 1, 0, self.across - 1),
                 np.clip(s % self.up + dj - 1, 0, self.up - 1),
             )
-            near[s, i * self.up + j] += 1 / 9
-        return kernel @ near
+            weights[s, i * self.up + j] += 1 / 9
+        return kernel @ weights
 
 
 def problem_on(cells: Cells, weights: Any = None) -> hf.Problem:
     """Mixtures of the simulators; two moves in a hundred are blurred, so that no neighbour is impossible."""
     kernels = [cells.counts(*numbers) / SAMPLES for numbers in SIMULATORS]
-    blurred = cells.blur(np.mean(kernels, axis=0))
-    start = int(cells.of(np.array(-0.5), np.array(0.0)))
-    kernels = [0.98 * kernel + 0.02 * blurred for kernel in kernels]
+    mean_kernel = cells.blur(np.mean(kernels, axis=0))
+    start = int(cells.index(np.array(-0.5), np.array(0.0)))
+    kernels = [0.98 * kernel + 0.02 * mean_kernel for kernel in kernels]
     return hf.Mixture.from_kernels(kernels, horizon=H, start=start, weights=weights)
 
 
 def sampled(cells: Cells, start: int) -> dict[str, Any]:
     """What the samples of the simulators allow before any ride, and with one's word for which cells may follow."""
     counts = [cells.counts(*numbers) for numbers in SIMULATORS]
-    near = cells.blur(np.mean([cells.counts(*numbers, seed=1) for numbers in SIMULATORS], axis=0)) > 0
-    how: dict[str, Any] = {"horizon": H, "start": start, "smoothing": 0.5}
-    found = {
-        "any cell": hf.from_simulators(counts, **how),
-        "cells nearby": hf.from_simulators(counts, successors=near, **how),
+    possible = cells.blur(np.mean([cells.counts(*numbers, seed=1) for numbers in SIMULATORS], axis=0)) > 0
+    settings: dict[str, Any] = {"horizon": H, "start": start, "smoothing": 0.5}
+    problems = {
+        "any cell": hf.from_simulators(counts, **settings),
+        "cells nearby": hf.from_simulators(counts, successors=possible, **settings),
     }
-    return {name: problem.sampling.summary() for name, problem in found.items()}
+    return {name: problem.sampling.summary() for name, problem in problems.items()}
 
 
 def ride(cells: Cells, car: tuple[float, float], actions: Any, rides: int) -> tuple[np.ndarray, np.ndarray]:
     """Rides of the real car: states [K, H+1] and pushes [K, H]; actions(h, states) are taken."""
     x, v = np.full(rides, -0.5), np.zeros(rides)
-    states, taken = np.zeros((rides, H + 1), int), np.zeros((rides, H), int)
-    states[:, 0] = cells.of(x, v)
+    states, actions_taken = np.zeros((rides, H + 1), int), np.zeros((rides, H), int)
+    states[:, 0] = cells.index(x, v)
     for h in range(H):
-        taken[:, h] = actions(h, states[:, h])
-        x, v = drive(x, v, taken[:, h], *car)
-        states[:, h + 1] = cells.of(x, v)
-    return states, taken
+        actions_taken[:, h] = actions(h, states[:, h])
+        x, v = drive(x, v, actions_taken[:, h], *car)
+        states[:, h + 1] = cells.index(x, v)
+    return states, actions_taken
 
 
 def study(small: bool = False) -> dict[str, Any]:
@@ -125,17 +125,20 @@ def study(small: bool = False) -> dict[str, Any]:
     reward = np.zeros((cells.flag + 1, 3))
     reward[cells.flag] = 1
     equal = problem_on(cells, np.full(4, 0.25)).kernel()
-    blind = planning.optimal(equal, np.broadcast_to(reward, (H, *reward.shape))).policy
-    found = {
-        name: {"blind": at_flag(cells, car, blind), **tried(cells, problem, car, reward, looks, small)}
+    average_policy = planning.optimal(equal, np.broadcast_to(reward, (H, *reward.shape))).policy
+    results = {
+        name: {
+            "blind": at_flag(cells, car, average_policy),
+            **evaluate_car(cells, problem, car, reward, looks, small),
+        }
         for name, car in cars.items()
     }
     if not small:
         value = float(
             planning.optimal(equal, np.broadcast_to(reward, (H, *reward.shape))).V[0, problem.start]
         )
-        found = {"of the class": {"blind": value, **control(cells, reward, looks)}, **found}
-    return {"looks": looks, "sampled": sampled(cells, problem.start), "cars": found}
+        results = {"of the class": {"blind": value, **control(cells, reward, looks)}, **results}
+    return {"looks": looks, "sampled": sampled(cells, problem.start), "cars": results}
 
 
 def at_flag(cells: Cells, car: tuple[float, float], policy: np.ndarray) -> int:
@@ -144,7 +147,7 @@ def at_flag(cells: Cells, car: tuple[float, float], policy: np.ndarray) -> int:
     return int((states[0, :H] == cells.flag).sum())
 
 
-def tried(
+def evaluate_car(
     cells: Cells,
     problem: hf.Problem,
     car: tuple[float, float],
@@ -152,19 +155,19 @@ def tried(
     looks: list[int],
     small: bool,
 ) -> dict[str, Any]:
-    """One car: what is certified after so many rides, and what the plan then does on the car."""
+    """One car: the certificates after each number of rides, and how often the plan reaches the flag on it."""
     rng = np.random.default_rng(1)
-    states, taken = ride(cells, car, lambda h, s: rng.integers(0, 3, len(s)), max(looks))
-    found = []
+    states, actions = ride(cells, car, lambda h, s: rng.integers(0, 3, len(s)), max(looks))
+    rows = []
     for look in looks:
-        run = hf.from_episodes(problem, (states[:look], taken[:look]), budget=look)
-        said, plan = certified(run, reward)
-        found.append({**said, "driven": at_flag(cells, car, plan.policy)})
-    last = {"check": checked(run)} if small else {"check": checked(run), "price": price(run, reward)}
-    return {"rows": found, **last}
+        run = hf.from_episodes(problem, (states[:look], actions[:look]), budget=look)
+        row, plan = certified(run, reward)
+        rows.append({**row, "driven": at_flag(cells, car, plan.policy)})
+    last = {"check": class_test(run)} if small else {"check": class_test(run), "price": price(run, reward)}
+    return {"rows": rows, **last}
 
 
-def checked(run: hf.Run) -> dict[str, Any]:
+def class_test(run: hf.Run) -> dict[str, Any]:
     """Whether richer classes refute the class."""
     check = run.check()
     return {"refuted": check.is_refuted, "by": check.strongest.name, "log_e": check.strongest.log_e}
@@ -172,9 +175,14 @@ def checked(run: hf.Run) -> dict[str, Any]:
 
 def price(run: hf.Run, reward: np.ndarray) -> dict[str, Any]:
     """What a declared misspecification costs, in moves, and what TARGET tolerates; None where the data refute it."""
-    found = run.robustness(target=TARGET, reward=reward / H)
-    gaps = [None if np.isnan(gap) else H * float(gap) for gap in found.gaps]
-    return {"zeta": found.zeta, "low": found.zeta_low, "zetas": found.zetas.tolist(), "gaps": gaps}
+    robustness = run.robustness(target=TARGET, reward=reward / H)
+    gaps = [None if np.isnan(gap) else H * float(gap) for gap in robustness.gaps]
+    return {
+        "zeta": robustness.zeta,
+        "low": robustness.zeta_low,
+        "zetas": robustness.zetas.tolist(),
+        "gaps": gaps,
+    }
 
 
 def certified(run: hf.Run, reward: np.ndarray) -> tuple[dict[str, Any], hf.Plan]:
@@ -190,47 +198,47 @@ def certified(run: hf.Run, reward: np.ndarray) -> tuple[dict[str, Any], hf.Plan]
 
 def control(cells: Cells, reward: np.ndarray, looks: list[int]) -> dict[str, Any]:
     """A car that is of the class, an equal mixture of the simulators on cells: there the numbers must be right."""
-    truth, found = problem_on(cells, np.full(4, 0.25)), []
+    truth, rows = problem_on(cells, np.full(4, 0.25)), []
     random = np.full((H, cells.flag + 1, 3), 1 / 3)
     for look in looks:
         run = hf.from_episodes(truth, hf.simulate(truth, random, episodes=look, seed=1), budget=look)
-        said, plan = certified(run, reward)
+        row, plan = certified(run, reward)
         table = np.broadcast_to(reward, (H, *reward.shape))
         value = planning.evaluate(truth.kernel(), table, plan.policy)[0, truth.start]
-        found.append({**said, "driven": float(value)})
-    return {"rows": found, "check": checked(run), "price": price(run, reward)}
+        rows.append({**row, "driven": float(value)})
+    return {"rows": rows, "check": class_test(run), "price": price(run, reward)}
 
 
-def words(found: dict[str, Any]) -> str:
+def report_text(results: dict[str, Any]) -> str:
     """The tables of the page."""
     rows = [
-        [name, str(look), up(x["gap"]), between(x["low"], x["high"]), f"{x['driven']:.4g}", inside(x)]
-        for name, one in found["cars"].items() for look, x in list(zip(found["looks"], one["rows"]))[::2]
+        [name, str(look), round_up(x["gap"]), interval_text(x["low"], x["high"]), f"{x['driven']:.4g}", inside(x)]
+        for name, entry in results["cars"].items() for look, x in list(zip(results["looks"], entry["rows"]))[::2]
     ]  # fmt: skip
     titles = ["car", "rides", "suboptimality at most", "95% interval", "true", "inside"]
-    rejected = sum(x["rejected"] for one in found["cars"].values() for x in one["rows"])
+    rejected = sum(x["rejected"] for entry in results["cars"].values() for x in entry["rows"])
     return "\n\n".join(
         [
             "Moves at the flag, of 41, of the plan made after some random rides, with the kernels taken for exact "
             f"(runs that reject the model class: {rejected}):",
             table(titles, rows),
-            f"Tests of the model class after {found['looks'][-1]} rides, its least misspecification, and the "
+            f"Tests of the model class after {results['looks'][-1]} rides, its least misspecification, and the "
             f"misspecification at which a suboptimality of {TARGET * H:.1f} moves is still certified:",
-            verdicts(found),
+            verdicts(results),
         ]
     )
 
 
-def verdicts(found: dict[str, Any]) -> str:
+def verdicts(results: dict[str, Any]) -> str:
     """Is the class refuted, and what does it cost that it is wrong."""
     rows = []
-    for name, one in found["cars"].items():
-        check, cost = one["check"], one["price"]
+    for name, entry in results["cars"].items():
+        check, cost = entry["check"], entry["price"]
         by = f"{check['by']}, {power(check['log_e'])}"
         zeta = "none" if cost["zeta"] is None else f"{np.floor(1e4 * cost['zeta']) / 1e4:g}"
         low = f"{np.floor(1e3 * cost['low']) / 1e3:g}"
-        priced = [(z, gap) for z, gap in zip(cost["zetas"], cost["gaps"]) if gap is not None and z > 0]
-        least = f"{up(priced[0][1])} within {priced[0][0]:g}"
+        finite = [(z, gap) for z, gap in zip(cost["zetas"], cost["gaps"]) if gap is not None and z > 0]
+        least = f"{round_up(finite[0][1])} within {finite[0][0]:g}"
         rows.append([name, "yes" if check["refuted"] else "no", by, low, zeta, least])
     titles = ["car", "refuted", "strongest e-value", "misspecification at least", "tolerated"]
     return table([*titles, "suboptimality at most"], rows)
@@ -241,18 +249,20 @@ def inside(x: dict[str, Any]) -> str:
     return "yes" if x["low"] <= x["driven"] <= x["high"] else "**no**"
 
 
-def draw(found: dict[str, Any]) -> Figure:
+def draw(results: dict[str, Any]) -> Figure:
     """What was promised after 20, 80, 160 rides, and what the cars did; what a misspecification costs."""
-    fig, axes = figure(len(found["cars"]) + 1, 2.8)
+    fig, axes = figure(len(results["cars"]) + 1, 2.8)
     fig.set_size_inches(11.5, 2.8)
-    for color, axis, (name, one) in zip(COLORS, axes, found["cars"].items()):
-        places = np.arange(len(found["looks"]))
-        low, high, driven = (np.array([x[key] for x in one["rows"]]) for key in ("low", "high", "driven"))
+    for color, axis, (name, entry) in zip(COLORS, axes, results["cars"].items()):
+        places = np.arange(len(results["looks"]))
+        low, high, reached = (np.array([x[key] for x in entry["rows"]]) for key in ("low", "high", "driven"))
         axis.vlines(places, low, high, color=color, lw=5, alpha=0.5, label="promised")
-        axis.plot(places, driven, "kx", label="truly")
-        axis.set_xticks(places, [str(look) for look in found["looks"]])
+        axis.plot(places, reached, "kx", label="truly")
+        axis.set_xticks(places, [str(look) for look in results["looks"]])
         axis.set(xlabel="rides", ylim=(0, 24), xlim=(-0.6, len(places) - 0.4), title=name)
-        axes[-1].plot(one["price"]["zetas"][1:], np.array(one["price"]["gaps"][1:], float), ".-", color=color)
+        axes[-1].plot(
+            entry["price"]["zetas"][1:], np.array(entry["price"]["gaps"][1:], float), ".-", color=color
+        )
     axes[0].set(ylabel="moves at the flag")
     axes[0].legend(fontsize=7, frameon=False, loc="lower left")
     axes[-1].set(xlabel="misspecification", ylabel="moves lost at most", title="its price", ylim=(0, 41))
@@ -264,4 +274,4 @@ def draw(found: dict[str, Any]) -> Figure:
 
 
 if __name__ == "__main__":
-    main("car", study, words, draw)
+    main("car", study, report_text, draw)

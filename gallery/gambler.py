@@ -1,4 +1,4 @@
-"""The gambler's problem (Sutton and Barto, section 4.3) when nobody knows the coin.
+"""The gambler's problem (Sutton and Barto, section 4.3) with an unknown coin.
 
 State: capital 0 to 100. Action: the stake, at most the capital and what is missing to 100. The coin is the unknown: a
 mixture of "always wins" and "always loses". The reward, "have 100 at the end", is named after the games were played.
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from shared import COLORS, between, figure, main, table, up
+from shared import COLORS, figure, interval_text, main, round_up, table
 
 import horizonfree as hf
 
@@ -16,38 +16,38 @@ COINS = (0.4, 0.55)
 SHOWN = (6, 14, 30, 200)  # games of the rows of the page
 
 
-def casino(rich: int, coin: float) -> hf.Problem:
+def casino(wealth: int, coin: float) -> hf.Problem:
     """Two kernels, win and lose; 0 and `rich` keep what they have. The coin is hidden from everything but the games."""
-    capital = np.arange(rich + 1)[:, None]
-    stake = stakes(rich)
-    kernels, (s, a) = np.zeros((2, *stake.shape, rich + 1)), np.indices(stake.shape)
+    capital = np.arange(wealth + 1)[:, None]
+    stake = stakes(wealth)
+    kernels, (s, a) = np.zeros((2, *stake.shape, wealth + 1)), np.indices(stake.shape)
     kernels[0, s, a, capital + stake] = 1
     kernels[1, s, a, capital - stake] = 1
     return hf.Mixture.from_kernels(
-        kernels, horizon=rich + 1, start=rich // 2, weights=[coin, 1 - coin], name="gambler"
+        kernels, horizon=wealth + 1, start=wealth // 2, weights=[coin, 1 - coin], name="gambler"
     )
 
 
-def stakes(rich: int) -> np.ndarray:
+def stakes(wealth: int) -> np.ndarray:
     """What action a stakes at each capital: a + 1, or as much as makes sense."""
-    capital = np.arange(rich + 1)[:, None]
-    return np.minimum(np.arange(1, rich // 2 + 1), np.minimum(capital, rich - capital))
+    capital = np.arange(wealth + 1)[:, None]
+    return np.minimum(np.arange(1, wealth // 2 + 1), np.minimum(capital, wealth - capital))
 
 
 def study(small: bool = False) -> dict[str, Any]:
     """Games until the plan is proved to be the best, for a bad and a good coin."""
-    rich, looks = (20, [10, 20]) if small else (100, [6, 10, 14, 18, 22, 26, 30, 40, 60, 100, 200])
+    wealth, looks = (20, [10, 20]) if small else (100, [6, 10, 14, 18, 22, 26, 30, 40, 60, 100, 200])
     return {
-        "rich": rich,
+        "rich": wealth,
         "looks": looks,
-        "coins": {coin: games(rich, coin, looks) for coin in COINS[: 1 if small else 2]},
+        "coins": {coin: games(wealth, coin, looks) for coin in COINS[: 1 if small else 2]},
     }
 
 
-def games(rich: int, coin: float, looks: list[int]) -> dict[str, Any]:
+def games(wealth: int, coin: float, looks: list[int]) -> dict[str, Any]:
     """Explore without a reward, and look at the plan now and then."""
-    problem = casino(rich, coin)
-    reward, run, found = hf.goal(problem, rich), None, []
+    problem = casino(wealth, coin)
+    reward, run, rows = hf.goal(problem, wealth), None, []
     for look in looks:
         run = (
             hf.explore(problem, episodes=look, seed=0, progress=False)
@@ -56,7 +56,7 @@ def games(rich: int, coin: float, looks: list[int]) -> dict[str, Any]:
         )
         plan = run.plan(reward)
         low, high = run.weight_intervals[0]
-        found.append(
+        rows.append(
             {
                 "gap": plan.gap,
                 "value": plan.value,
@@ -68,16 +68,16 @@ def games(rich: int, coin: float, looks: list[int]) -> dict[str, Any]:
             }
         )
     first = plan.policy[0]
-    return {"looks": found, "stakes": stakes(rich)[np.arange(rich + 1), first].tolist()}
+    return {"looks": rows, "stakes": stakes(wealth)[np.arange(wealth + 1), first].tolist()}
 
 
-def words(found: dict[str, Any]) -> str:
+def report_text(results: dict[str, Any]) -> str:
     """A table for each coin."""
     parts = []
-    for coin, one in found["coins"].items():
+    for coin, entry in results["coins"].items():
         rows = [
-            [str(k), between(x["coin_low"], x["coin_high"]), between(x["low"], x["high"]), up(x["gap"]),
-             lost(x["lost"])] for k, x in zip(found["looks"], one["looks"]) if k in SHOWN
+            [str(k), interval_text(x["coin_low"], x["coin_high"]), interval_text(x["low"], x["high"]),
+             round_up(x["gap"]), loss_text(x["lost"])] for k, x in zip(results["looks"], entry["looks"]) if k in SHOWN
         ]  # fmt: skip
         titles = [
             "games",
@@ -90,19 +90,19 @@ def words(found: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def lost(x: float) -> str:
+def loss_text(x: float) -> str:
     """A true loss, which is nothing to round up."""
     return "0" if x < 1e-9 else f"{x:.1g}"
 
 
-def draw(found: dict[str, Any]) -> Figure:
+def draw(results: dict[str, Any]) -> Figure:
     """The certified loss against games; the stakes of the plan."""
     fig, (left, right) = figure(2)
-    for color, (coin, one) in zip(COLORS, found["coins"].items()):
-        gaps = np.maximum([x["gap"] for x in one["looks"]], 1e-4)
-        left.plot(found["looks"], gaps, "o-", ms=3, color=color, label=f"coin {coin}")
+    for color, (coin, entry) in zip(COLORS, results["coins"].items()):
+        gaps = np.maximum([x["gap"] for x in entry["looks"]], 1e-4)
+        left.plot(results["looks"], gaps, "o-", ms=3, color=color, label=f"coin {coin}")
         right.step(
-            range(found["rich"] + 1), one["stakes"], where="mid", color=color, lw=1, label=f"coin {coin}"
+            range(results["rich"] + 1), entry["stakes"], where="mid", color=color, lw=1, label=f"coin {coin}"
         )
     left.set(
         xscale="log", yscale="log", xlabel="games played", ylabel="certified loss (0.0001: at most that)"
@@ -114,4 +114,4 @@ def draw(found: dict[str, Any]) -> Figure:
 
 
 if __name__ == "__main__":
-    main("gambler", study, words, draw)
+    main("gambler", study, report_text, draw)

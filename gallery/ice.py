@@ -1,7 +1,7 @@
 """A robot that must not end up on thin ice: two simulators disagree about the wind, and a path must be safe in truth.
 
 The robot crosses a lake of 7 x 5 cells from the left to the right. One simulator has wind from the south, the other
-from the north; the truth is a mixture of both that nobody knows. Thin ice lies in the middle. The question: reach the
+from the north; the truth is an unknown mixture of both. Thin ice lies in the middle. The question: reach the
 other side with the largest probability, while the probability of ever being on thin ice is at most 5 % (or 20 %),
 certified.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from shared import COLORS, between, figure, main, table, up
+from shared import COLORS, figure, interval_text, main, round_up, table
 
 import horizonfree as hf
 
@@ -35,12 +35,12 @@ def simulator(wind: int) -> np.ndarray:
     for column in range(COLUMNS):
         for row in range(ROWS):
             for a, (dx, dy) in enumerate(MOVES.values()):
-                here = cell(column, row)
+                state = cell(column, row)
                 if (column, row) == GOAL:
-                    kernel[here, a, here] = 1.0
+                    kernel[state, a, state] = 1.0
                     continue
-                kernel[here, a, cell(column + dx, row + dy)] += 1 - BLOWS
-                kernel[here, a, cell(column, row + wind)] += BLOWS
+                kernel[state, a, cell(column + dx, row + dy)] += 1 - BLOWS
+                kernel[state, a, cell(column, row + wind)] += BLOWS
     return kernel
 
 
@@ -58,12 +58,12 @@ def lake() -> hf.Problem:
     )
 
 
-def asked(run: hf.Run, bound: float) -> dict[str, Any]:
+def answers(run: hf.Run, bound: float) -> dict[str, Any]:
     """The plan within one bound, and what it truly does."""
     problem = run.problem
-    goal, thin = hf.goal(problem, cell(*GOAL)), hf.reach(problem, [cell(*x) for x in THIN])
-    plan = run.plan(goal, constraints=[hf.at_most(thin, bound)])
-    true = truly(problem, plan.policy)
+    goal, thin_ice = hf.goal(problem, cell(*GOAL)), hf.reach(problem, [cell(*x) for x in THIN])
+    plan = run.plan(goal, constraints=[hf.at_most(thin_ice, bound)])
+    true = true_probabilities(problem, plan.policy)
     result = plan.constraints[0]
     return {
         "bound": bound,
@@ -77,7 +77,7 @@ def asked(run: hf.Run, bound: float) -> dict[str, Any]:
     }
 
 
-def truly(problem: hf.Problem, policy: np.ndarray) -> tuple[float, float]:
+def true_probabilities(problem: hf.Problem, policy: np.ndarray) -> tuple[float, float]:
     """The true probabilities to end on the other side, and to be on thin ice at some step, of a plan with memory.
 
     Rows of the policy from S on are for the time after thin ice.
@@ -86,19 +86,19 @@ def truly(problem: hf.Problem, policy: np.ndarray) -> tuple[float, float]:
     is_thin = np.isin(np.arange(S), [cell(*x) for x in THIN])
     mass, goal = np.zeros((2, S)), 0.0
     mass[0, cell(*START)] = 1.0
-    ever = 0.0
+    thin_probability = 0.0
     for h in range(H):
-        ever += mass[0, is_thin].sum()
-        after = np.zeros((2, S))
+        thin_probability += mass[0, is_thin].sum()
+        next_mass = np.zeros((2, S))
         for m in range(2):
             acting = policy[h, m * S : (m + 1) * S]
-            moved = np.einsum("s,sa,sat->st", mass[m], acting, kernel)
-            after[1] += moved[is_thin].sum(0) if m == 0 else moved.sum(0)
+            successor_mass = np.einsum("s,sa,sat->st", mass[m], acting, kernel)
+            next_mass[1] += successor_mass[is_thin].sum(0) if m == 0 else successor_mass.sum(0)
             if m == 0:
-                after[0] += moved[~is_thin].sum(0)
+                next_mass[0] += successor_mass[~is_thin].sum(0)
         goal = mass[:, cell(*GOAL)].sum()
-        mass = after
-    return float(goal), float(ever)
+        mass = next_mass
+    return float(goal), float(thin_probability)
 
 
 def study(small: bool = False) -> dict[str, Any]:
@@ -112,33 +112,33 @@ def study(small: bool = False) -> dict[str, Any]:
             else run.resume(episodes=look - run.episodes, progress=False)
         )
         low, high = run.weight_intervals[0]
-        rows.append({"episodes": look, "share": [low, high], "plans": [asked(run, x) for x in BOUNDS]})
+        rows.append({"episodes": look, "share": [low, high], "plans": [answers(run, x) for x in BOUNDS]})
     assert run is not None
     curve = run.pareto(
         hf.goal(problem, cell(*GOAL)), hf.reach(problem, [cell(*x) for x in THIN]), points=5 if small else 16
     )
     bounds = np.linspace(0.0, 0.5, 26)
-    free = asked(run, 1.0)
+    free = answers(run, 1.0)
     band = [list(curve.at(float(x))) for x in bounds]
     band = [[None if not np.isfinite(x) else x for x in row] for row in band]
     return {"looks": rows, "free": free, "bounds": bounds.tolist(), "band": band}
 
 
-def words(found: dict[str, Any]) -> str:
+def report_text(results: dict[str, Any]) -> str:
     """The tables of the page."""
     lines = []
-    for look in found["looks"]:
+    for look in results["looks"]:
         for plan in look["plans"]:
             lines.append(
                 (
                     str(look["episodes"]),
-                    between(*look["share"]),
+                    interval_text(*look["share"]),
                     f"{plan['bound']:.0%}",
                     plan["status"],
-                    between(plan["low"], plan["high"]),
+                    interval_text(plan["low"], plan["high"]),
                     f"{plan['thin']:.3f}",
                     f"{plan['reached']:.3f}",
-                    up(plan["gap"]) if plan["gap"] < 1 else "–",
+                    round_up(plan["gap"]) if plan["gap"] < 1 else "–",
                 )
             )
     titles = (
@@ -151,7 +151,7 @@ def words(found: dict[str, Any]) -> str:
         "other side, true",
         "suboptimality at most",
     )
-    free = found["free"]
+    free = results["free"]
     return (
         table(titles, lines)
         + "\n\nWithout a bound the plan after the most episodes is on thin ice with probability "
@@ -159,23 +159,23 @@ def words(found: dict[str, Any]) -> str:
     )
 
 
-def draw(found: dict[str, Any]) -> Figure:
+def draw(results: dict[str, Any]) -> Figure:
     """The map with thin ice, and the trade-off with its band."""
     fig, (left, right) = figure(2)
     grid = np.zeros((ROWS, COLUMNS))
     for column, row in THIN:
         grid[row, column] = 1
     left.imshow(grid, origin="lower", cmap="Blues", vmin=0, vmax=1.6, aspect="equal")
-    for name, place in (("start", START), ("other side", GOAL)):
-        left.text(*place, name, ha="center", va="center", fontsize=8)
+    for name, position in (("start", START), ("other side", GOAL)):
+        left.text(*position, name, ha="center", va="center", fontsize=8)
     for column, row in THIN:
         left.text(column, row, "thin", ha="center", va="center", fontsize=8)
     left.set_xticks(np.arange(-0.5, COLUMNS), [""] * (COLUMNS + 1))
     left.set_yticks(np.arange(-0.5, ROWS), [""] * (ROWS + 1))
     left.set_title("the lake", fontsize=10)
-    band = np.array(found["band"], dtype=float)
-    right.fill_between(found["bounds"], band[:, 1], band[:, 2], color=COLORS[0], alpha=0.2, linewidth=0)
-    right.plot(found["bounds"], band[:, 0], color=COLORS[0])
+    band = np.array(results["band"], dtype=float)
+    right.fill_between(results["bounds"], band[:, 1], band[:, 2], color=COLORS[0], alpha=0.2, linewidth=0)
+    right.plot(results["bounds"], band[:, 0], color=COLORS[0])
     right.set_xlabel("bound of the probability of thin ice")
     right.set_ylabel("best probability of the other side")
     right.set_title("what safety costs, with its certified band", fontsize=10)
@@ -183,4 +183,4 @@ def draw(found: dict[str, Any]) -> Figure:
 
 
 if __name__ == "__main__":
-    main("ice", study, words, draw)
+    main("ice", study, report_text, draw)

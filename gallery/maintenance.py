@@ -54,21 +54,21 @@ def kernel() -> np.ndarray:
     for load in range(2):
         for w in range(WEAR):
             for a in range(4):
-                after = np.zeros(WEAR)
+                next_wear = np.zeros(WEAR)
                 if a == 3:
-                    after[0] = 1.0
+                    next_wear[0] = 1.0
                 elif a == 2:
                     for less, p in ((1, 0.2), (2, 0.5), (3, 0.3)):
-                        after[max(0, min(w, WEAR - 2) - less)] += p
+                        next_wear[max(0, min(w, WEAR - 2) - less)] += p
                 elif w == WEAR - 1:
-                    after[w] = 1.0
+                    next_wear[w] = 1.0
                 else:
                     fails = max(0, w - 5) * (0.06 if a == 0 else 0.03)
-                    for more, p in enumerate(steps[load, a]):
-                        after[min(w + more, WEAR - 1)] += (1 - fails) * p
-                    after[WEAR - 1] += fails
-                P[load * WEAR + w, a, load * WEAR : (load + 1) * WEAR] = 0.9 * after
-                P[load * WEAR + w, a, (1 - load) * WEAR : (2 - load) * WEAR] = 0.1 * after
+                    for added_wear, p in enumerate(steps[load, a]):
+                        next_wear[min(w + added_wear, WEAR - 1)] += (1 - fails) * p
+                    next_wear[WEAR - 1] += fails
+                P[load * WEAR + w, a, load * WEAR : (load + 1) * WEAR] = 0.9 * next_wear
+                P[load * WEAR + w, a, (1 - load) * WEAR : (2 - load) * WEAR] = 0.1 * next_wear
     return P
 
 
@@ -99,10 +99,10 @@ def write_files(folder: Path, machines: int) -> None:
         s, first = 0, date(2023, 1, 2) + timedelta(weeks=int(rng.integers(0, 40)))
         for week in range(int(rng.integers(30, 61))):
             a = int(rng.choice(4, p=crew[s]))
-            status, order, lost = STATES[s], ACTIONS[a], rng.random()
-            status = "" if LOST < lost < LOST + BLANK and week else status
-            order = "" if LOST + BLANK < lost < LOST + 2 * BLANK else order
-            if lost > LOST or not week:
+            status, order, u = STATES[s], ACTIONS[a], rng.random()
+            status = "" if LOST < u < LOST + BLANK and week else status
+            order = "" if LOST + BLANK < u < LOST + 2 * BLANK else order
+            if u > LOST or not week:
                 rows.append((f"M{m:03d}", (first + timedelta(weeks=week)).isoformat(), status, order))
             s = int(rng.choice(2 * WEAR, p=P[s, a]))
     rng.shuffle(rows)
@@ -118,7 +118,7 @@ def write_files(folder: Path, machines: int) -> None:
 
 
 @contextmanager
-def folder_of(machines: int) -> Iterator[Path]:
+def example_folder(machines: int) -> Iterator[Path]:
     """A folder with the files."""
     with tempfile.TemporaryDirectory() as name:
         write_files(Path(name), machines)
@@ -127,7 +127,7 @@ def folder_of(machines: int) -> Iterator[Path]:
 
 def study(small: bool = False) -> dict[str, Any]:
     """What the four commands print, the same in numbers, and the truth."""
-    with folder_of(60 if small else 400) as folder:
+    with example_folder(60 if small else 400) as folder:
         run = hf.from_log(
             folder / "machines.csv", columns=COLUMNS, missing="drop", start=START, horizon=HORIZON
         )
@@ -137,12 +137,12 @@ def study(small: bool = False) -> dict[str, Any]:
         plan = run.plan(reward, scale="rescale")
         names = run.problem.layout["states"]
         truth = hf.Tabular.from_table(kernel(), horizon=HORIZON, start=0)
-        every = {name: read_policy(folder / f"{name}.csv", named(truth)) for name in RULES}
-        whole = np.zeros((HORIZON, len(STATES)), int)
+        policies = {name: read_policy(folder / f"{name}.csv", name_states(truth)) for name in RULES}
+        action_table = np.zeros((HORIZON, len(STATES)), int)
         orders = [ACTIONS.index(x) for x in run.problem.layout["actions"]]
-        whole[:, [STATES.index(x) for x in names]] = np.array(orders)[plan.policy]
-        every["plan"] = whole
-        found = {
+        action_table[:, [STATES.index(x) for x in names]] = np.array(orders)[plan.policy]
+        policies["plan"] = action_table
+        results = {
             "machines": run.episodes,
             "notes": run.problem.layout["log"]["notes"],
             "audit": {
@@ -155,24 +155,24 @@ def study(small: bool = False) -> dict[str, Any]:
                 "likely_gap": plan.credible_gap(),
                 "likely": sorted(-x for x in plan.credible_interval()),
             },
-            "true": {name: cost_of(truth, policy) for name, policy in every.items()},
+            "true": {name: true_cost(truth, policy) for name, policy in policies.items()},
             "optimal": -float(
                 hf.planning.optimal(truth.kernel(), np.tile(-costs(), (HORIZON, 1, 1))).V[0, 0]
             ),
         }
         if not small:
-            found["power"] = powers(run, reward, rules)
-            found["outputs"] = [output(command, folder) for command in COMMANDS]
-    return found
+            results["power"] = powers(run, reward, rules)
+            results["outputs"] = [output(command, folder) for command in COMMANDS]
+    return results
 
 
-def named(problem: hf.Problem) -> hf.Problem:
+def name_states(problem: hf.Problem) -> hf.Problem:
     """A problem with the names of states and actions."""
 
     return problem._replace(layout={"states": STATES, "actions": ACTIONS})
 
 
-def cost_of(problem: hf.Problem, policy: np.ndarray) -> float:
+def true_cost(problem: hf.Problem, policy: np.ndarray) -> float:
     """The true cost of half a year under a policy [H, S] or [S]."""
     table = np.broadcast_to(policy, (HORIZON, len(STATES)))
     V = hf.planning.evaluate(
@@ -183,9 +183,9 @@ def cost_of(problem: hf.Problem, policy: np.ndarray) -> float:
 
 def powers(run: hf.Run, reward: np.ndarray, rules: dict[str, np.ndarray]) -> dict[str, Any]:
     """How probably the difference of both rules is proved with the data of more machines."""
-    how: dict[str, Any] = {"policy": rules["new"], "incumbent": rules["today"], "scale": "rescale"}
-    found = run.power(reward, episodes=MORE, draws=20, **how)
-    return {"machines": list(MORE), "probability": found.probability.tolist(), "half": found.needed(0.5)}
+    settings: dict[str, Any] = {"policy": rules["new"], "incumbent": rules["today"], "scale": "rescale"}
+    power = run.power(reward, episodes=MORE, draws=20, **settings)
+    return {"machines": list(MORE), "probability": power.probability.tolist(), "half": power.needed(0.5)}
 
 
 def output(command: str, folder: Path) -> str:
@@ -196,20 +196,20 @@ def output(command: str, folder: Path) -> str:
     return "\n".join(x.rstrip() for x in done.stdout.strip().splitlines())
 
 
-def words(found: dict[str, Any]) -> str:
+def report_text(results: dict[str, Any]) -> str:
     """The commands, what the audit prints, and the truth."""
     commands = "\n".join(f"$ horizonfree {command}" for command in COMMANDS)
     parts = [
         f"```console\n{commands}\n```",
-        f"The second one, `audit`, prints\n\n```text\n{found['outputs'][1]}\n```",
+        f"The second one, `audit`, prints\n\n```text\n{results['outputs'][1]}\n```",
     ]
-    true, plan = found["true"], found["plan"]
-    power = found["power"]
+    true, plan = results["true"], results["plan"]
+    power = results["power"]
     curve = ", ".join(f"{p:.0%} after {K:,}" for K, p in zip(power["machines"], power["probability"]))
     parts.append(
         f"**The truth** of the simulated log: half a year costs {true['today']:.1f} under today's rule, "
         f"{true['new']:.1f} under the new one and {true['plan']:.1f} under the plan; the best policy costs "
-        f"{found['optimal']:.1f}. The plan loses {true['plan'] - found['optimal']:.1f}; likely was at most "
+        f"{results['optimal']:.1f}. The plan loses {true['plan'] - results['optimal']:.1f}; likely was at most "
         f"{plan['likely_gap']:.1f} (probability 0.95), proved at most {plan['gap']:.0f}.\n\n"
         "**How much more data for a proof?** The probability that the new rule is *proved* to be better with the "
         f"records of more machines, half a year each, recorded as before (`run.power`, 20 draws): {curve}."
@@ -217,14 +217,14 @@ def words(found: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def draw(found: dict[str, Any]) -> Figure:
+def draw(results: dict[str, Any]) -> Figure:
     """Proved and likely costs of both rules beside the truth; and the power of more data."""
     fig, (axis, curve) = figure(2, 3.2)
-    entries = {"today": found["audit"]["incumbent"], "new": found["audit"]["new"]}
+    entries = {"today": results["audit"]["incumbent"], "new": results["audit"]["new"]}
     for y, (name, entry) in enumerate(entries.items()):
         axis.plot(entry["interval"], [y, y], color=COLORS[0], lw=2, label="proved, 95%" if not y else None)
         axis.plot(entry["likely"], [y, y], color=COLORS[1], lw=6, label="likely, 95%" if not y else None)
-        axis.plot(found["true"][name], y, "k|", ms=18, label="truth" if not y else None)
+        axis.plot(results["true"][name], y, "k|", ms=18, label="truth" if not y else None)
     axis.set(
         yticks=[0, 1],
         yticklabels=["today's rule", "new rule"],
@@ -232,11 +232,11 @@ def draw(found: dict[str, Any]) -> Figure:
         xlabel="cost of half a year",
     )
     axis.legend(frameon=False, fontsize=8)
-    power = found.get("power", {"machines": [1], "probability": [0.0]})
+    power = results.get("power", {"machines": [1], "probability": [0.0]})
     curve.plot(power["machines"], power["probability"], "o-", color=COLORS[2])
     curve.set(xscale="log", ylim=(-0.05, 1.05), xlabel="more machines", ylabel="probability of a proof")
     return fig
 
 
 if __name__ == "__main__":
-    main("maintenance", study, words, draw)
+    main("maintenance", study, report_text, draw)

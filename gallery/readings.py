@@ -31,7 +31,7 @@ def buses() -> list[Bus]:
 
 
 def _bus(first: int, months: str, group: str) -> Bus:
-    bins, replaced = [first], [month.isalpha() for month in months]
-    for month, is_new in zip(months, replaced):
+    bins, is_replaced = [first], [month.isalpha() for month in months]
+    for month, is_new in zip(months, is_replaced):
         bins.append("abc".index(month) if is_new else bins[-1] + int(month))
-    return Bus(np.array(bins), np.array(replaced, int), group)
+    return Bus(np.array(bins), np.array(is_replaced, int), group)

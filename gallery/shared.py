@@ -16,13 +16,13 @@ START, END = "<!-- written by gallery/{}.py -->", "<!-- until here -->"
 COLORS = ("#1f6feb", "#d9480f", "#2b8a3e", "#862e9c")
 
 
-def rounded(found: Any) -> Any:
+def rounded(results: Any) -> Any:
     """Six digits of every number: enough to read, few enough to be the same on other machines."""
-    if isinstance(found, dict):
-        return {str(key): rounded(value) for key, value in found.items()}
-    if isinstance(found, (list, tuple)):
-        return [rounded(value) for value in found]
-    return float(f"{found:.6g}") if isinstance(found, float) else found
+    if isinstance(results, dict):
+        return {str(key): rounded(value) for key, value in results.items()}
+    if isinstance(results, (list, tuple)):
+        return [rounded(value) for value in results]
+    return float(f"{results:.6g}") if isinstance(results, float) else results
 
 
 def table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -32,7 +32,7 @@ def table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def up(x: float) -> str:
+def round_up(x: float) -> str:
     """Two digits, rounded up, so that it stays proved; tiny numbers as 0.0001."""
     if x <= 1e-4:
         return "0.0001"
@@ -40,7 +40,7 @@ def up(x: float) -> str:
     return f"{math.ceil(x * 10**digits - 1e-6) / 10**digits:.{max(digits, 0)}f}"
 
 
-def between(low: float, high: float) -> str:
+def interval_text(low: float, high: float) -> str:
     """An interval, rounded outwards."""
     return f"{math.floor(100 * low) / 100:.2f} to {math.ceil(100 * high) / 100:.2f}"
 
@@ -55,32 +55,32 @@ def figure(columns: int = 1, height: float = 3.4) -> tuple[Figure, Any]:
     return fig, axes
 
 
-def stored(name: str) -> dict[str, Any]:
+def stored_results(name: str) -> dict[str, Any]:
     """What the script recorded when it last ran: "full" and "small"."""
-    found: dict[str, Any] = json.loads((HERE / "results" / f"{name}.json").read_text())
-    return found
+    results: dict[str, Any] = json.loads((HERE / "results" / f"{name}.json").read_text())
+    return results
 
 
 def page_with(name: str, text: str) -> str:
     """The page with this text between its two comments."""
     page = (DOCS / "gallery" / f"{name}.md").read_text()
-    before, _, rest = page.partition(START.format(name) + "\n")
-    _, _, after = rest.partition(END)
-    return f"{before}{START.format(name)}\n{text.strip()}\n{END}{after}"
+    head, _, tail = page.partition(START.format(name) + "\n")
+    _, _, end = tail.partition(END)
+    return f"{head}{START.format(name)}\n{text.strip()}\n{END}{end}"
 
 
 def main(
     name: str,
     study: Callable[..., dict[str, Any]],
-    words: Callable[[dict[str, Any]], str],
+    report_text: Callable[[dict[str, Any]], str],
     draw: Callable[[dict[str, Any]], Figure],
 ) -> None:
     """Run, record, draw, write."""
-    began = time.perf_counter()
-    found = {"full": rounded(study()), "small": rounded(study(small=True))}
-    print(words(found["full"]))
+    start_time = time.perf_counter()
+    results = {"full": rounded(study()), "small": rounded(study(small=True))}
+    print(report_text(results["full"]))
     (HERE / "results").mkdir(exist_ok=True)
-    (HERE / "results" / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
-    draw(found["full"]).savefig(DOCS / "images" / f"gallery-{name}.svg", metadata={"Date": None})
-    (DOCS / "gallery" / f"{name}.md").write_text(page_with(name, words(found["full"])))
-    print(f"{time.perf_counter() - began:.0f} s", file=sys.stderr)
+    (HERE / "results" / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
+    draw(results["full"]).savefig(DOCS / "images" / f"gallery-{name}.svg", metadata={"Date": None})
+    (DOCS / "gallery" / f"{name}.md").write_text(page_with(name, report_text(results["full"])))
+    print(f"{time.perf_counter() - start_time:.0f} s", file=sys.stderr)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from shared import COLORS, between, figure, main, table, up
+from shared import COLORS, figure, interval_text, main, round_up, table
 
 import horizonfree as hf
 from horizonfree.planning.induction import policy_values
@@ -36,9 +36,9 @@ OPEN = (np.arange(S) > 0) / H  # the share of mornings with something to sell
 def study(small: bool = False) -> dict[str, Any]:
     """Plans with and without the service level, what they truly do, and how often the shelf is empty."""
     problem, rows = shop(), []
-    everywhere = np.full((H, S, A), 1 / A)
+    uniform_policy = np.full((H, S, A), 1 / A)
     for look in [30, 120] if small else [30, 120, 480, 1920]:
-        run = hf.from_episodes(problem, hf.simulate(problem, everywhere, episodes=look, seed=0))
+        run = hf.from_episodes(problem, hf.simulate(problem, uniform_policy, episodes=look, seed=0))
         plan = run.plan(SHELF, scale="rescale", constraints=[hf.at_least(OPEN, LEVEL)])
         service, cost = truth(problem, plan.policy)
         risk = run.risk(-(np.arange(S) == 0).astype(float), plan.policy)
@@ -56,11 +56,11 @@ def study(small: bool = False) -> dict[str, Any]:
                 "at most one": [empty.low, empty.high],
             }
         )
-    cheap = run.plan(SHELF, scale="rescale")
+    cost_plan = run.plan(SHELF, scale="rescale")
     curve = run.pareto(SHELF, -OPEN, points=5 if small else 14, scale="rescale")
     levels = np.linspace(0.6, 0.99, 40)
     band = [[None if not np.isfinite(x) else -x for x in curve.at(-float(level))] for level in levels]
-    free = np.eye(A)[cheap.policy]
+    free = np.eye(A)[cost_plan.policy]
     return {"rows": rows, "free": truth(problem, free), "levels": levels.tolist(), "band": band}
 
 
@@ -68,26 +68,26 @@ def truth(problem: hf.Problem, policy: np.ndarray) -> list[float]:
     """The true service level, and the true mean number of items on the shelf, summed over the mornings."""
     kernel = problem.kernel()
     values = []
-    for paid in (OPEN, -SHELF):
-        reward = np.broadcast_to(paid[:, None], (H, S, A))
+    for payment in (OPEN, -SHELF):
+        reward = np.broadcast_to(payment[:, None], (H, S, A))
         values.append(float(policy_values(kernel, reward, policy)[0, START]))
     return values
 
 
-def words(found: dict[str, Any]) -> str:
+def report_text(results: dict[str, Any]) -> str:
     """The tables of the page."""
     rows = [
         (
             str(x["weeks"]),
             x["status"],
-            between(*x["service"]),
+            interval_text(*x["service"]),
             f"{x['true_service']:.3f}",
-            between(*x["cost"]),
+            interval_text(*x["cost"]),
             f"{x['true_cost']:.1f}",
-            up(x["gap"]),
-            between(*x["at most one"]),
+            round_up(x["gap"]),
+            interval_text(*x["at most one"]),
         )
-        for x in found["rows"]
+        for x in results["rows"]
     ]
     titles = (
         "episodes of ten days",
@@ -99,30 +99,30 @@ def words(found: dict[str, Any]) -> str:
         "suboptimality at most",
         "probability of at most one empty morning, certified",
     )
-    ahead = next((x["forecast"] for x in found["rows"] if x["status"] == "undecided"), "")
-    more = f" After {found['rows'][0]['weeks']} episodes: {ahead}." if ahead else ""
+    ahead = next((x["forecast"] for x in results["rows"] if x["status"] == "undecided"), "")
+    note = f" After {results['rows'][0]['weeks']} episodes: {ahead}." if ahead else ""
     return (
         table(titles, rows)
-        + f"\n\nWithout the service level the plan keeps {found['free'][1]:.1f} items and has something to sell on "
-        f"{found['free'][0]:.0%} of the mornings.{more}"
+        + f"\n\nWithout the service level the plan keeps {results['free'][1]:.1f} items and has something to sell on "
+        f"{results['free'][0]:.0%} of the mornings.{note}"
     )
 
 
-def draw(found: dict[str, Any]) -> Figure:
+def draw(results: dict[str, Any]) -> Figure:
     """What service costs, with its band; certified service after more and more episodes."""
     fig, (left, right) = figure(2)
-    band = np.array(found["band"], dtype=float)
-    left.fill_between(found["levels"], band[:, 1], band[:, 2], color=COLORS[0], alpha=0.2, linewidth=0)
-    left.plot(found["levels"], band[:, 0], color=COLORS[0])
+    band = np.array(results["band"], dtype=float)
+    left.fill_between(results["levels"], band[:, 1], band[:, 2], color=COLORS[0], alpha=0.2, linewidth=0)
+    left.plot(results["levels"], band[:, 0], color=COLORS[0])
     left.axvline(LEVEL, color=COLORS[1], linewidth=1, linestyle=":")
     left.set_xlabel("service level")
     left.set_ylabel("items on the shelf, ten mornings")
     left.set_title("what service costs, with its certified band", fontsize=10)
-    weeks = [x["weeks"] for x in found["rows"]]
-    low, high = np.array([x["service"] for x in found["rows"]]).T
+    weeks = [x["weeks"] for x in results["rows"]]
+    low, high = np.array([x["service"] for x in results["rows"]]).T
     right.fill_between(weeks, low, high, color=COLORS[0], alpha=0.2, linewidth=0)
     right.plot(
-        weeks, [x["true_service"] for x in found["rows"]], "o-", color=COLORS[2], markersize=4, label="true"
+        weeks, [x["true_service"] for x in results["rows"]], "o-", color=COLORS[2], markersize=4, label="true"
     )
     right.axhline(LEVEL, color=COLORS[1], linewidth=1, linestyle=":", label="asked for")
     right.set_xscale("log")
@@ -134,4 +134,4 @@ def draw(found: dict[str, Any]) -> Figure:
 
 
 if __name__ == "__main__":
-    main("stock", study, words, draw)
+    main("stock", study, report_text, draw)

@@ -32,18 +32,18 @@ def executed(name: str) -> tuple[str, dict[str, bytes]]:
             parts.append(cell.source)
             continue
         parts.append(f"```python\n{cell.source}\n```")
-        printed = ""
+        output = ""
         for kind, content in outputs(cell):
             if kind == "text":
-                printed += content
+                output += content
             else:
                 file = f"{name}_{len(figures) + 1}.png"
                 figures[file] = base64.b64decode(content)
                 parts.append(f"![Figure {len(figures)}: output of the cell above]({file})")
-        if printed:
-            parts.append(f"```text\n{printed.rstrip()}\n```")
-    title, _, rest = parts[0].partition("\n")
-    parts[:1] = [title, NOTE.format(name=name), rest.strip()]
+        if output:
+            parts.append(f"```text\n{output.rstrip()}\n```")
+    title, _, body = parts[0].partition("\n")
+    parts[:1] = [title, NOTE.format(name=name), body.strip()]
     return "\n\n".join(parts) + "\n", figures
 
 

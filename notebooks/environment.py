@@ -55,7 +55,7 @@ print(run.problem.layout["states"])
 # %% [markdown]
 # ## Plan and roll out
 #
-# "Be worn out without a spare part at the end" is a strange goal, and as good as any other: nobody knew of it while the
+# "Be worn out without a spare part at the end" is a strange goal, and as good as any other: it was not known while the
 # environment was explored.
 
 # %%
@@ -88,7 +88,8 @@ reward = np.zeros(run.problem.space.sizes)
 reward[:, :, :] -= np.array([int(name[5]) for name in names])[None, :, None] / 30
 for a in range(run.problem.num_actions):
     reward[:, :, a] -= 0.02 * ("1)" in run.problem.action_name(a))
-cheap = run.plan(reward, scale="rescale")
-print(f"cost {-cheap.value:.2f}, 95% confidence interval [{-cheap.value_high:.2f}, {-cheap.value_low:.2f}]")
+plan = run.plan(reward, scale="rescale")
+low, high = -plan.value_high, -plan.value_low
+print(f"cost {-plan.value:.2f}, 95% confidence interval [{low:.2f}, {high:.2f}]")
 for name in names:
-    print(f"{name}: (replace, order) =", run.problem.action_name(cheap.policy[0, names.index(name)]))
+    print(f"{name}: (replace, order) =", run.problem.action_name(plan.policy[0, names.index(name)]))

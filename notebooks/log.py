@@ -87,10 +87,12 @@ print(plan)
 # What was proved is true here. (With probability 0.95 all statements of a run hold together.)
 
 # %%
-order_of = [STATES.index(name) for name in states]
-act_of = [ORDERS.index(order) for order in orders]
+state_order = [STATES.index(name) for name in states]
+action_order = [ORDERS.index(order) for order in orders]
 truth = hf.Tabular.from_table(
-    P[order_of][:, act_of][:, :, order_of], horizon=run.problem.horizon, start=states.index("good")
+    P[state_order][:, action_order][:, :, state_order],
+    horizon=run.problem.horizon,
+    start=states.index("good"),
 )
 
 
@@ -100,8 +102,8 @@ def value(policy):
     return float(V[0, states.index("good")])
 
 
-everywhere = (run.problem.horizon, 1, 1)
-new, old = (value(np.tile(p, everywhere[: 1 + p.ndim])) for p in (careful, crew))
+shape = (run.problem.horizon, 1, 1)
+new, old = (value(np.tile(p, shape[: 1 + p.ndim])) for p in (careful, crew))
 print(f"careful {new:.3f}, crew {old:.3f}, plan {value(plan.policy):.3f}")
 print("value of the plan inside its interval:", plan.value_low <= value(plan.policy) <= plan.value_high)
 print("difference inside its interval:", audit.comparison.low <= new - old <= audit.comparison.high)

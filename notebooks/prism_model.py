@@ -50,8 +50,8 @@ print(plan.certificate)
 
 # %%
 for k in (8, 10, 12):
-    found = run.plan(hf.property(f'Pmax=? [F<={k} "goal"]'))
-    print(f"within {k} steps: {found.value:.3f} in [{found.value_low:.2f}, {found.value_high:.2f}]")
+    plan = run.plan(hf.property(f'Pmax=? [F<={k} "goal"]'))
+    print(f"within {k} steps: {plan.value:.3f} in [{plan.value_low:.2f}, {plan.value_high:.2f}]")
 
 # %% [markdown]
 # ## Back to Storm

@@ -67,8 +67,8 @@ def archive(package: str, sha512: str) -> bytes:
                 check=True,
                 stdout=subprocess.DEVNULL,
             )
-            (found,) = Path(folder).glob("*.tgz")
-            found.replace(file)
+            (archive_path,) = Path(folder).glob("*.tgz")
+            archive_path.replace(file)
     content = file.read_bytes()
     if hashlib.sha512(content).hexdigest() != sha512:
         raise SystemExit(
@@ -121,9 +121,9 @@ def runs() -> dict[str, tuple[str, Run]]:
 def write_run(run: Run, file: Path) -> None:
     """A run as an archive; its problem as arrays, since the browser cannot make every problem."""
     with tempfile.TemporaryDirectory() as folder:
-        stored = Path(folder) / "run"
-        replace(run, problem=run.problem._replace(recipe=None)).save(stored)
-        write_zip(file, ((path.name, path.read_bytes()) for path in sorted(stored.iterdir())))
+        run_folder = Path(folder) / "run"
+        replace(run, problem=run.problem._replace(recipe=None)).save(run_folder)
+        write_zip(file, ((path.name, path.read_bytes()) for path in sorted(run_folder.iterdir())))
 
 
 def write_zip(file: Path, contents: Iterator[tuple[str, bytes]]) -> None:
@@ -150,10 +150,10 @@ def build(folder: Path) -> None:
         (folder / name).write_bytes((LIBRARY / "web" / name).read_bytes())
     for name in ("backend.js", "worker.js"):
         (folder / name).write_bytes((HERE / name).read_bytes())
-    listed = runs()
-    for name, (_, run) in listed.items():
+    run_list = runs()
+    for name, (_, run) in run_list.items():
         write_run(run, folder / "runs" / f"{name}.zip")
-    titles = [{"name": name, "title": title} for name, (title, _) in listed.items()]
+    titles = [{"name": name, "title": title} for name, (title, _) in run_list.items()]
     (folder / "runs" / "runs.json").write_text(json.dumps(titles))
 
 

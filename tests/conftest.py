@@ -1,4 +1,4 @@
-"""Shared by all tests: checks of array shapes, JAX's own cache of compiled programs, 64 bits where asked for."""
+"""Shared by all tests: checks of array shapes, JAX's own cache of compiled programs, 64 bits for tests that use x64."""
 
 import os
 import signal

@@ -65,23 +65,23 @@ def nodes(tree: ast.AST, at_top: bool = True) -> Iterator[ast.AST]:
 def variants(node: ast.AST) -> Iterator[ast.AST]:
     """The node with one thing changed."""
     if isinstance(node, (ast.BinOp, ast.BoolOp)) and type(node.op) in OPERATORS:
-        yield replaced(node, op=OPERATORS[type(node.op)]())
+        yield replace_fields(node, op=OPERATORS[type(node.op)]())
     elif isinstance(node, ast.Compare) and type(node.ops[0]) in OPERATORS:
-        yield replaced(node, ops=[OPERATORS[type(node.ops[0])](), *node.ops[1:]])
+        yield replace_fields(node, ops=[OPERATORS[type(node.ops[0])](), *node.ops[1:]])
     elif isinstance(node, ast.UnaryOp) and not isinstance(node.operand, ast.Constant):
         yield node.operand
     elif isinstance(node, ast.Constant) and type(node.value) is int:
-        yield replaced(node, value=node.value + 1)
-        yield replaced(node, value=node.value - 1)
+        yield replace_fields(node, value=node.value + 1)
+        yield replace_fields(node, value=node.value - 1)
     elif isinstance(node, ast.Constant) and type(node.value) is float:
-        yield replaced(node, value=2 * node.value if node.value else 1.0)
+        yield replace_fields(node, value=2 * node.value if node.value else 1.0)
     elif isinstance(node, ast.Attribute) and node.attr in NAMES:
-        yield replaced(node, attr=NAMES[node.attr])
+        yield replace_fields(node, attr=NAMES[node.attr])
     elif isinstance(node, ast.Name) and node.id in NAMES:
-        yield replaced(node, id=NAMES[node.id])
+        yield replace_fields(node, id=NAMES[node.id])
 
 
-def replaced(node: ast.AST, **fields: object) -> ast.AST:
+def replace_fields(node: ast.AST, **fields: object) -> ast.AST:
     other = copy.copy(node)
     for name, value in fields.items():
         setattr(other, name, value)
@@ -91,7 +91,7 @@ def replaced(node: ast.AST, **fields: object) -> ast.AST:
 def changes(path: Path) -> list[Change]:
     """All changes of a file."""
     tree = ast.parse((ROOT / path).read_text())
-    found = []
+    mutations = []
     for parent in [tree, *nodes(tree)]:
         inside = set(map(id, nodes(parent, parent is tree)))
         for name, value in ast.iter_fields(parent):
@@ -99,11 +99,13 @@ def changes(path: Path) -> list[Change]:
                 if not isinstance(child, ast.AST) or id(child) not in inside:
                     continue
                 for other in variants(child):
-                    line, before = child.lineno, ast.unparse(parent).split("\n")[0]
+                    line, source_line = child.lineno, ast.unparse(parent).split("\n")[0]
                     set_child(parent, name, i, other)
-                    found.append((path, line, before, ast.unparse(parent).split("\n")[0], ast.unparse(tree)))
+                    mutations.append(
+                        (path, line, source_line, ast.unparse(parent).split("\n")[0], ast.unparse(tree))
+                    )
                     set_child(parent, name, i, child)
-    return found
+    return mutations
 
 
 def set_child(parent: ast.AST, name: str, i: int, child: ast.AST) -> None:
@@ -120,12 +122,12 @@ def nearest(path: Path) -> list[str]:
         folder = folder.parent
     files = sorted(folder.rglob("test_*.py"), key=lambda x: (len(x.parts), x))
     stem = path.stem.removesuffix("_loop")
-    named = [x for x in files if re.search(rf"\b{stem}\b", x.read_text())]
-    own = [x for x in files if x.stem == f"test_{stem}"]
-    ordered = [str(x.relative_to(ROOT)) for x in (*own, *named, *files)]
-    budgets = [x for x in ordered if x.endswith("test_budgets.py")]
+    mentioning = [x for x in files if re.search(rf"\b{stem}\b", x.read_text())]
+    same_name = [x for x in files if x.stem == f"test_{stem}"]
+    paths = [str(x.relative_to(ROOT)) for x in (*same_name, *mentioning, *files)]
+    budgets = [x for x in paths if x.endswith("test_budgets.py")]
     budgets += BUDGETS * (path.parts[2] in ("models", "guarantees"))
-    return list(dict.fromkeys(ordered[:1] + budgets + ordered))[:MAX_FILES]
+    return list(dict.fromkeys(paths[:1] + budgets + paths))[:MAX_FILES]
 
 
 def failure(source: Path, tests: list[str], seconds: float, skipped: list[str]) -> str | None:
@@ -141,11 +143,11 @@ def failure(source: Path, tests: list[str], seconds: float, skipped: list[str]) 
         return "(no end)"
     if done.returncode in (0, 5):
         return None
-    found = re.search(r"^(?:FAILED|ERROR) (\S+(?:\[.*?\])?)", done.stdout, re.MULTILINE)
-    return found[1] if found else "(a crash)"
+    match = re.search(r"^(?:FAILED|ERROR) (\S+(?:\[.*?\])?)", done.stdout, re.MULTILINE)
+    return match[1] if match else "(a crash)"
 
 
-def outcome(change: Change, tests: list[str], seconds: float, broken: list[str]) -> str:
+def outcome(change: Change, tests: list[str], seconds: float, failing: list[str]) -> str:
     """Whether a test fails with the change that passes without it; `broken` collects those that fail anyway."""
     path, _, _, _, text = change
     with tempfile.TemporaryDirectory() as folder:
@@ -153,12 +155,12 @@ def outcome(change: Change, tests: list[str], seconds: float, broken: list[str])
         shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
         (source.parent / path).write_text(text)
         while True:
-            test = failure(source, tests, seconds, broken)
+            test = failure(source, tests, seconds, failing)
             if test is None:
                 return "survived"
             if test.startswith("(") or failure(ROOT / "src", [test], seconds, []) is None:
                 return f"killed by {test}" if test != "(no end)" else "survived so far (time is up)"
-            broken.append(test)
+            failing.append(test)
 
 
 def main() -> None:
@@ -172,30 +174,30 @@ def main() -> None:
     parser.add_argument(
         "--skip", type=int, default=0, help="changes that were tried before, of the same seed"
     )
-    given = parser.parse_args()
-    rng, chosen = random.Random(given.seed), []
-    if given.only:
-        file, _, line = given.only.rpartition(":")
-        chosen = [x for x in changes(Path(file)) if x[1] == int(line)]
-    while not given.only and len(chosen) < given.count:
+    args = parser.parse_args()
+    rng, mutants = random.Random(args.seed), []
+    if args.only:
+        file, _, line = args.only.rpartition(":")
+        mutants = [x for x in changes(Path(file)) if x[1] == int(line)]
+    while not args.only and len(mutants) < args.count:
         group = rng.choices(list(GROUPS), [weight for weight, _ in GROUPS.values()])[0]
         roots = [ROOT / PACKAGE / x for x in GROUPS[group][1]]
         files = sorted(y for x in roots for y in (x.rglob("*.py") if x.is_dir() else [x]) if y.exists())
         sizes = [len(x.read_text()) for x in files]
-        found = changes(rng.choices(files, sizes)[0].relative_to(ROOT))
-        if found:
-            chosen.append(rng.choice(found))
-    broken: list[str] = []
-    for change in chosen[given.skip :]:
-        path, line, before, after, _ = change
+        mutations = changes(rng.choices(files, sizes)[0].relative_to(ROOT))
+        if mutations:
+            mutants.append(rng.choice(mutations))
+    failing: list[str] = []
+    for change in mutants[args.skip :]:
+        path, line, old_text, new_text, _ = change
         start = time.monotonic()
-        result = outcome(change, nearest(path), given.seconds, broken)
+        result = outcome(change, nearest(path), args.seconds, failing)
         print(
-            f"{path}:{line}  {before}  ->  {after}\n    {result}, {time.monotonic() - start:.0f} s",
+            f"{path}:{line}  {old_text}  ->  {new_text}\n    {result}, {time.monotonic() - start:.0f} s",
             flush=True,
         )
-    if broken:
-        print("fail without any change:", *broken)
+    if failing:
+        print("fail without any change:", *failing)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ def blocks() -> list[str]:
 
 
 if __name__ == "__main__":
-    found = blocks()
-    assert found
+    code_blocks = blocks()
+    assert code_blocks
     names: dict[str, object] = {}
-    for block in found:
+    for block in code_blocks:
         exec(block, names)

@@ -31,16 +31,16 @@ class Shell:
         self.capsys.readouterr()
         with pytest.raises(SystemExit) as stop:
             self.run(line)
-        said = self.capsys.readouterr()
-        return int(stop.value.code or 0), said.out, said.err
+        output = self.capsys.readouterr()
+        return int(stop.value.code or 0), output.out, output.err
 
     def run(self, line: str) -> None:
         self.monkeypatch.setattr(sys, "argv", ["horizonfree", *shlex.split(line)])
-        before = signal.getsignal(signal.SIGINT)
+        old_handler = signal.getsignal(signal.SIGINT)
         try:
             main()
         finally:
-            signal.signal(signal.SIGINT, before)
+            signal.signal(signal.SIGINT, old_handler)
 
     def json(self, line: str) -> Any:
         code, out, err = self(f"{line} --json")

@@ -68,25 +68,25 @@ def test_every_module_imports_packages_above_its_own_only():
     assert {package(name) for name in MODULES} == set(PACKAGES) | BASE
     wrong = [
         f"{name} -> {other}"
-        for name, others in drawing.arrows().items()
-        for other in others
+        for name, imports in drawing.arrows().items()
+        for other in imports
         if package(name) in rank and package(other) in rank and rank[package(other)] > rank[package(name)]
     ]
     assert not wrong, f"imports against the data flow: {wrong}"
 
 
 def test_no_import_leads_back_to_where_it_came_from():
-    """Also inside a package, and counting imports inside functions, except for the methods named above."""
+    """Inside packages too. Imports inside functions count, except in the methods listed above."""
     state: dict[str, str] = {}
 
-    def visit(name: str, way: list[str]) -> None:
-        assert state.get(name) != "open", f"a cycle: {' -> '.join([*way[way.index(name) :], name])}"
+    def visit(name: str, path: list[str]) -> None:
+        assert state.get(name) != "open", f"a cycle: {' -> '.join([*path[path.index(name) :], name])}"
         if name in state:
             return
         state[name] = "open"
         for other in drawing.arrows()[name]:
             if (name, other) not in BACK:
-                visit(other, [*way, name])
+                visit(other, [*path, name])
         state[name] = "done"
 
     for name in MODULES:
@@ -123,9 +123,9 @@ def test_the_picture_of_the_packages_is_that_of_the_imports():
 
 def test_the_objects_and_files_of_the_architecture_page_exist():
     text = (ROOT / "docs" / "architecture.md").read_text()
-    named = re.findall(r"`(\w+)`, (\w+(?:/\w+)*\.py)", text)
-    assert len(named) >= 10
-    for name, file in named:
+    names = re.findall(r"`(\w+)`, (\w+(?:/\w+)*\.py)", text)
+    assert len(names) >= 10
+    for name, file in names:
         assert re.search(rf"^class {name}\b", (SOURCE / file).read_text(), re.MULTILINE), (name, file)
     steps = re.findall(r"^ +(\S+) {2,}(\w+(?:/\w+)*\.py)", text, re.MULTILINE)
     assert len(steps) >= 15
@@ -135,12 +135,12 @@ def test_the_objects_and_files_of_the_architecture_page_exist():
 
 
 def test_a_class_of_models_is_known_to_its_own_explorers_and_estimators_only():
-    """What a class needs is in its folder: nobody else but its own explorers and estimators imports it."""
+    """The modules of a class are in its folder; only its own explorers and estimators import them."""
     allowed = {"models.mixture", "models.registry", "problems", "oracle", "estimators", "theory", "explorers"}
     outside = {
         f"{name} -> {other}"
-        for name, others in drawing.arrows().items()
-        for other in others
+        for name, imports in drawing.arrows().items()
+        for other in imports
         if other.startswith("models.mixture") and not any(name.startswith(x) for x in allowed)
     }
     assert not outside, f"these know a class of models that they need not know: {outside}"
@@ -164,15 +164,15 @@ def test_every_explorer_says_what_it_is_and_is_registered(subtests):
 
 def test_nothing_leads_from_an_explorer_to_the_truth():
     """Explorers see a model; only problems, and what runs them, see the truth."""
-    for name, others in drawing.arrows().items():
+    for name, imports in drawing.arrows().items():
         if package(name) == "explorers":
-            assert not {other for other in others if package(other) == "problems"}, name
+            assert not {other for other in imports if package(other) == "problems"}, name
 
 
 def test_explorers_do_not_import_each_other():
     for path in explorer_modules():
-        others = {f"explorers.{other.stem}" for other in explorer_modules()}
-        assert not drawing.arrows()[f"explorers.{path.stem}"] & others, path.name
+        other_modules = {f"explorers.{other.stem}" for other in explorer_modules()}
+        assert not drawing.arrows()[f"explorers.{path.stem}"] & other_modules, path.name
 
 
 def test_using_the_library_changes_no_jax_setting_but_where_compiled_programs_are_kept(tmp_path):
@@ -196,20 +196,20 @@ print(sorted(name for name, value in jax.config.values.items() if before[name] !
 import jax.numpy as jnp
 assert jnp.ones(1).dtype == jnp.float32
 """
-    kept = ["jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs"]
+    cache_settings = ["jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs"]
     (tmp_path / "locked").write_text("a file where a folder should be")
-    untold = {name: value for name, value in os.environ.items() if name.lower() not in kept}
-    for homes, told, changed in (
-        ([tmp_path, tmp_path / "locked"], {}, [kept, []]),
+    environment = {name: value for name, value in os.environ.items() if name.lower() not in cache_settings}
+    for homes, variables, expected in (
+        ([tmp_path, tmp_path / "locked"], {}, [cache_settings, []]),
         ([], {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "elsewhere")}, [[]]),
         ([], {"JAX_ENABLE_COMPILATION_CACHE": "false"}, [[]]),
     ):
         command = [sys.executable, "-c", script, *map(str, homes)]
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=untold | told, timeout=300
+            command, capture_output=True, text=True, check=False, env=environment | variables, timeout=300
         )
-        said = done.stdout.splitlines()
-        assert (done.returncode, said) == (0, [str(x) for x in changed]), done.stderr[-2000:]
+        lines = done.stdout.splitlines()
+        assert (done.returncode, lines) == (0, [str(x) for x in expected]), done.stderr[-2000:]
     folder = tmp_path / "horizonfree" / "jax"
     assert list(folder.iterdir())
     assert folder.stat().st_mode & 0o077 == 0  # who can write there can have anything run
@@ -224,5 +224,5 @@ def test_no_file_names_a_machine_or_a_registry():
     for name in names.splitlines():
         path = root / name
         if path.suffix in {".py", ".md", ".toml", ".txt", ".html", ".js", ".css", ".yml"} and path.exists():
-            found = pattern.search(path.read_text())
-            assert found is None or path == Path(__file__), f"{name} names {found.group()}"
+            match = pattern.search(path.read_text())
+            assert match is None or path == Path(__file__), f"{name} names {match.group()}"

@@ -31,10 +31,10 @@ PAIR = Pair(RNG.random(3), RNG.random((3, 2)), 7)
 
 def test_taking_is_indexing(x64):
     x, s, a = np.arange(12.0).reshape(4, 3), np.array([0, 3, 1]), np.array([2, 0, 1])
-    for at, expected in ((s, x[s]), ((s, a), x[s, a]), (2, x[2]), (a[:, None], x[a[:, None]])):
-        traced = jax.tree.map(jnp.asarray, at)
+    for index, expected in ((s, x[s]), ((s, a), x[s, a]), (2, x[2]), (a[:, None], x[a[:, None]])):
+        traced = jax.tree.map(jnp.asarray, index)
         np.testing.assert_array_equal(take(jnp.asarray(x), traced), expected)
-        np.testing.assert_array_equal(jax.jit(lambda at: take(x, at))(traced), expected)
+        np.testing.assert_array_equal(jax.jit(lambda index: take(x, index))(traced), expected)
 
 
 def test_lengths_are_those_of_the_definition():
@@ -48,12 +48,12 @@ def test_a_node_is_a_tree_of_its_arrays_whose_other_fields_are_its_type():
     assert (
         jax.tree.unflatten(shape, ["any", None]).a == "any"
     )  # trees are filled with other things on their way
-    paths = [jax.tree_util.keystr(where) for where, _ in jax.tree_util.tree_flatten_with_path(PAIR)[0]]
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(PAIR)[0]]
     assert paths == [".a", ".b"]
-    doubled = jax.jit(lambda x: jax.tree.map(lambda y: 2 * y, x))(PAIR)
-    assert isinstance(doubled, Pair)
-    assert doubled.size == 7
-    np.testing.assert_allclose(doubled.b, 2 * PAIR.b)
+    doubled_pair = jax.jit(lambda x: jax.tree.map(lambda y: 2 * y, x))(PAIR)
+    assert isinstance(doubled_pair, Pair)
+    assert doubled_pair.size == 7
+    np.testing.assert_allclose(doubled_pair.b, 2 * PAIR.b)
     assert jax.tree.structure(PAIR) != jax.tree.structure(Pair(PAIR.a, PAIR.b, 8))
 
 

@@ -24,7 +24,7 @@ def problem() -> hf.Problem:
     return hf.make("zoned-grid", size=4, horizon=3)
 
 
-def explored(**options: object) -> hf.Run:
+def explore(**options: object) -> hf.Run:
     return hf.explore(problem(), episodes=2, progress=False, **options)
 
 
@@ -37,8 +37,8 @@ def sampled() -> Any:
     return hf.from_simulators([counts, 2 * counts], horizon=3, start=0).sampling
 
 
-def compared() -> Any:
-    return explored().compare(hf.goal(problem(), 1), np.zeros(16, int), np.ones(16, int))
+def compare() -> Any:
+    return explore().compare(hf.goal(problem(), 1), np.zeros(16, int), np.ones(16, int))
 
 
 RENAMED = "{} is now called {}".format
@@ -59,25 +59,25 @@ OLD = {
         hf.Tabular,
     ),
     "run.seen_from": (
-        lambda: explored().seen_from(1, horizon=2).problem.start_name(),
+        lambda: explore().seen_from(1, horizon=2).problem.start_name(),
         RENAMED("Run.seen_from", "Run.restart_from"),
         problem().with_start(1, 2).start_name(),
     ),
     "hf.home": (lambda: hf.home, RENAMED("hf.home", "hf.theory.home"), hf.theory.home),
     "certificate.words": (
-        lambda: explored().certificate().words,
+        lambda: explore().certificate().words,
         RENAMED("Certificate.words", r"Certificate.summary\(\)"),
-        str(explored().certificate()),
+        str(explore().certificate()),
     ),
     "check.words": (
-        lambda: explored().check().words,
+        lambda: explore().check().words,
         RENAMED("Check.words", r"Check.summary\(\)"),
-        str(explored().check()),
+        str(explore().check()),
     ),
     "comparison.words": (
-        lambda: compared().words,
+        lambda: compare().words,
         RENAMED("Comparison.words", r"Comparison.summary\(\)"),
-        str(compared()),
+        str(compare()),
     ),
     "convergence.words": (
         lambda: Convergence(1.0, 500.0, 4, 100).words,
@@ -85,9 +85,9 @@ OLD = {
         "4 chains, R-hat 1.000, 500 effective draws",
     ),
     "robustness.words": (
-        lambda: explored().robustness().words,
+        lambda: explore().robustness().words,
         RENAMED("Robustness.words", r"Robustness.summary\(\)"),
-        str(explored().robustness()),
+        str(explore().robustness()),
     ),
     "sampling.words": (
         lambda: sampled().words(),
@@ -95,7 +95,7 @@ OLD = {
         str(sampled()),
     ),
     "explore(explorer='information')": (
-        lambda: explored(explorer="information").explorer_spec.name,
+        lambda: explore(explorer="information").explorer_spec.name,
         "explorer 'information' is now called 'optimal-design'",
         "optimal-design",
     ),
@@ -115,25 +115,27 @@ OLD = {
 @pytest.mark.parametrize("name", OLD)
 def test_an_old_name_works_and_warns(name: str) -> None:
     call, message, expected = OLD[name]
-    with pytest.warns(DeprecationWarning, match=f"^{message}; the old name will be removed in") as caught:
+    with pytest.warns(
+        DeprecationWarning, match=f"^{message}; the old name will be removed in"
+    ) as warnings_caught:
         result = call()
     assert result == expected
-    assert {Path(warning.filename) for warning in caught} == {Path(__file__)}
+    assert {Path(warning.filename) for warning in warnings_caught} == {Path(__file__)}
 
 
 def test_classes_of_problems_are_classes() -> None:
     """Each constructor gives its own class, which changes of a problem keep, and `dir` does not show old names."""
     kinds = {hf.Mixture: problem(), hf.Tabular: hf.Tabular(3, 2, 4), hf.LinearMDP: linear()}
-    for kind, made in kinds.items():
+    for kind, instance in kinds.items():
         assert issubclass(kind, hf.Problem)
-        assert type(made) is kind
-        assert type(made.with_start(1, horizon=2)) is kind
+        assert type(instance) is kind
+        assert type(instance.with_start(1, horizon=2)) is kind
     assert type(hf.Tabular.from_table(np.full((3, 2, 3), 1 / 3), horizon=2)) is hf.Tabular
     assert "home" not in dir(hf)
 
 
 def test_new_names_do_not_warn() -> None:
-    assert explored().explorer_spec.name == "optimal-design"
+    assert explore().explorer_spec.name == "optimal-design"
     assert hf.make("random-mixture").name == "random-mixture"
 
 
@@ -142,7 +144,7 @@ def test_a_run_stored_under_an_old_name_is_read_and_goes_on(
 ) -> None:
     with monkeypatch.context() as old:
         old.setitem(EXPLORERS, "information", EXPLORERS["optimal-design"])
-        replace(explored(), explorer_spec=ExplorerSpec("information", {})).save(tmp_path / "run")
+        replace(explore(), explorer_spec=ExplorerSpec("information", {})).save(tmp_path / "run")
     assert json.loads((tmp_path / "run" / "run.json").read_text())["explorer"]["name"] == "information"
     run = hf.load(tmp_path / "run").resume(episodes=3, progress=False)
     assert (run.episodes, run.explorer_spec.name) == (5, "optimal-design")

@@ -22,13 +22,13 @@ def test_the_page_on_problems_and_rewards_runs(capsys):
     scope: dict = {}
     for example in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         exec(example, scope)
-    printed = capsys.readouterr().out.splitlines()
-    for shown in ("25 4 4 12 0", "3 500 300", "0.5 2", "6.0 -12.0"):
-        assert shown in printed
-        assert re.search(rf"print\(.*# {re.escape(shown)}$", text, re.MULTILINE)
-    shop, walk, same, sparse = (scope[name] for name in ("shop", "walk", "same", "sparse"))
+    lines = capsys.readouterr().out.splitlines()
+    for expected in ("25 4 4 12 0", "3 500 300", "0.5 2", "6.0 -12.0"):
+        assert expected in lines
+        assert re.search(rf"print\(.*# {re.escape(expected)}$", text, re.MULTILINE)
+    shop, walk, same_problem, sparse = (scope[name] for name in ("shop", "walk", "same", "sparse"))
     dense = hf.Mixture.from_features(sparse.toarray(), horizon=5, bound=1.0, theta=[0.8, 0.2])
-    for other in (same, dense):
+    for other in (same_problem, dense):
         np.testing.assert_array_equal(other.kernel().dense(), walk.kernel().dense())
     np.testing.assert_allclose(walk.kernel().dense()[:, 1], [[0.2, 0.8], [0.8, 0.2]])
     steps, plan, cost = scope["steps"], scope["plan"], scope["cost"]
@@ -46,17 +46,18 @@ def test_the_numbers_of_the_page_on_certificates_are_those_of_its_example(capsys
     (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     scope: dict = {}
     exec(example, scope)
-    said = re.findall(r"^print\(.*\) +# (.*)$", example, re.MULTILINE)
-    printed = capsys.readouterr().out.splitlines()
-    assert [line for line in printed if line in said] == said
-    plan, between = scope["plan"], interval(scope["plan"].value_low, scope["plan"].value_high)
+    expected = re.findall(r"^print\(.*\) +# (.*)$", example, re.MULTILINE)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line in expected] == expected
+    plan, interval_text = scope["plan"], interval(scope["plan"].value_low, scope["plan"].value_high)
     gap = f"{round_up(plan.gap, finest=0.001):.3f}"
     assert (
-        f"value {plan.value:.3f}, 95% confidence interval {between}; suboptimality at most {gap}" in example
+        f"value {plan.value:.3f}, 95% confidence interval {interval_text}; suboptimality at most {gap}"
+        in example
     )
     assert f'"Value {plan.value:.3f}, gap {gap}"' in text
     assert scope["mine"].value < plan.value
-    assert printed[-1].startswith("a is better by at least")
+    assert lines[-1].startswith("a is better by at least")
 
 
 @pytest.mark.parametrize(
@@ -81,9 +82,9 @@ def test_pages_that_teach_print_what_they_say(name, capsys):
     examples = re.findall(r"```python\n(.*?)```", (ROOT / f"{name}.md").read_text(), re.DOTALL)
     for example in examples:
         exec(example, scope)
-    said = re.findall(r"^print\(.*\) +# (.*)$", "\n".join(examples), re.MULTILINE)
-    assert len(said) >= 2
-    assert capsys.readouterr().out.splitlines() == said
+    expected = re.findall(r"^print\(.*\) +# (.*)$", "\n".join(examples), re.MULTILINE)
+    assert len(expected) >= 2
+    assert capsys.readouterr().out.splitlines() == expected
 
 
 def test_the_explorer_of_the_contributing_page_runs(capsys):
@@ -98,11 +99,11 @@ def test_the_page_on_noise_runs(capsys):
     scope: dict = {}
     for example in examples:
         exec(example, scope)
-    said = re.findall(r"^print\(.*\) +# (.*)$", "".join(examples), re.MULTILINE)
-    printed = capsys.readouterr().out.splitlines()
-    assert printed[: len(said)] == said
-    assert len(printed) == len(said) + 1
-    assert printed[-1].startswith("2,000 samples")
+    expected = re.findall(r"^print\(.*\) +# (.*)$", "".join(examples), re.MULTILINE)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[: len(expected)] == expected
+    assert len(lines) == len(expected) + 1
+    assert lines[-1].startswith("2,000 samples")
 
 
 def test_the_table_of_problems_is_right():
@@ -125,7 +126,7 @@ def test_the_table_of_problems_is_right():
 
 
 def test_links_lead_to_files(subtests):
-    """Also those that are none: [PV](s,a) is a link to Markdown."""
+    """Formulas such as [PV](s,a) count: Markdown reads them as links."""
     for page in PAGES:
         with subtests.test(page.name):
             text = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)|\$[^$\n]+\$", "", page.read_text(), flags=re.DOTALL)
@@ -137,15 +138,15 @@ def test_links_lead_to_files(subtests):
 def test_every_page_is_in_the_navigation():
     docs = ROOT / "docs"
     pages = [page.relative_to(docs).as_posix() for page in docs.rglob("*.md")]
-    shown = re.findall(r"^ +- (?:.+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
-    assert sorted(shown) == sorted(pages)
+    shown_pages = re.findall(r"^ +- (?:.+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert sorted(shown_pages) == sorted(pages)
 
 
 def test_every_public_name_is_in_the_reference():
-    said = re.findall(r"^::: (\S+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
-    assert len(set(said)) == len(said)
-    assert {f"horizonfree.{home}.{name}" for name, home in hf._MODULE_OF.items()} <= set(said)
-    for path in said:  # also results of methods, such as the trade-off of `run.pareto`
+    documented = re.findall(r"^::: (\S+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+    assert len(set(documented)) == len(documented)
+    assert {f"horizonfree.{home}.{name}" for name, home in hf._MODULE_OF.items()} <= set(documented)
+    for path in documented:  # also results of methods, such as the trade-off of `run.pareto`
         module, name = path.rsplit(".", 1)
         assert hasattr(importlib.import_module(module), name), path
 
@@ -154,8 +155,8 @@ def test_pages_of_algorithms_are_those_of_the_template():
     spec = importlib.util.spec_from_file_location("algorithms", ROOT / "docs" / "algorithms.py")
     algorithms = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(algorithms)
-    named = {name for page in algorithms.PAGES.values() for name in page["explorers"]}
-    assert named == set(EXPLORERS), "docs/algorithms.toml lacks or invents explorers"
+    explorers = {name for page in algorithms.PAGES.values() for name in page["explorers"]}
+    assert explorers == set(EXPLORERS), "docs/algorithms.toml lacks or invents explorers"
     for slug in algorithms.PAGES:
         text = (ROOT / "docs" / f"{slug}.md").read_text()
         assert text == algorithms.page(slug, text), f"{slug}: run python docs/algorithms.py"
@@ -173,14 +174,14 @@ def test_every_function_of_the_paper_map_exists():
         parts = name.split(".")
         for depth in range(len(parts) - 1, 0, -1):
             try:
-                found = importlib.import_module("horizonfree." + ".".join(parts[:depth]))
+                module = importlib.import_module("horizonfree." + ".".join(parts[:depth]))
                 break
             except ModuleNotFoundError:
                 continue
         else:
             pytest.fail(f"{name} names no module")
         for part in parts[depth:]:
-            found = getattr(found, part)
+            module = getattr(module, part)
 
 
 def test_every_test_file_of_the_paper_map_exists():

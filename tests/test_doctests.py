@@ -16,11 +16,11 @@ NEEDS = {"horizonfree.problems.verification.prism": "stormpy"}  # extras that an
 def modules_with_examples() -> list[str]:
     root = Path(horizonfree.__file__).parent
     names = []
-    for found in pkgutil.walk_packages([str(root)], "horizonfree."):
-        path = root.joinpath(*found.name.split(".")[1:])
-        source = path / "__init__.py" if found.ispkg else path.with_suffix(".py")
+    for module in pkgutil.walk_packages([str(root)], "horizonfree."):
+        path = root.joinpath(*module.name.split(".")[1:])
+        source = path / "__init__.py" if module.ispkg else path.with_suffix(".py")
         if source.exists() and ">>> " in source.read_text():
-            names.append(found.name)
+            names.append(module.name)
     return names
 
 
@@ -38,6 +38,6 @@ def test_every_public_name_has_an_example(name: str) -> None:
     """In its docstring; of a class, perhaps in that of a method; of `theory`, in that of the package."""
     public = getattr(horizonfree, name)
     members = [x for x, _ in inspect.getmembers_static(public)] if inspect.isclass(public) else []
-    own = [x for x in members if not x.startswith("_") and x in vars(public)]
-    docs = [inspect.getdoc(x) or "" for x in (public, *(getattr(public, x) for x in own))]
+    own_members = [x for x in members if not x.startswith("_") and x in vars(public)]
+    docs = [inspect.getdoc(x) or "" for x in (public, *(getattr(public, x) for x in own_members))]
     assert any(">>> " in doc for doc in docs)

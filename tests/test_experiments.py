@@ -35,9 +35,9 @@ MODULES = (
 
 
 @pytest.fixture(scope="module")
-def made():
+def modules():
     """The modules of the experiments by name."""
-    before, known = list(sys.path), set(sys.modules)
+    old_path, old_modules = list(sys.path), set(sys.modules)
     sys.path[:0] = map(str, PLACES)
     import answers
     import figure
@@ -49,15 +49,15 @@ def made():
     import table
     import tasks
 
-    found = {x.__name__: x for x in (answers, figure, look, minimax, read, run, scales, table, tasks)}
-    yield found
-    sys.path[:] = before
-    for name in set(MODULES) - known:
+    by_name = {x.__name__: x for x in (answers, figure, look, minimax, read, run, scales, table, tasks)}
+    yield by_name
+    sys.path[:] = old_path
+    for name in set(MODULES) - old_modules:
         sys.modules.pop(name, None)
 
 
 def tuning_line(
-    made, problem: str, explorer: str, worst: dict[float, float], eps: dict[float, float]
+    modules, problem: str, explorer: str, worst: dict[float, float], eps: dict[float, float]
 ) -> dict:
     """A line of the tuning: for each scale the largest distance of the truth, and the certificate."""
     from shared import folded
@@ -71,18 +71,18 @@ def tuning_line(
 
 
 @pytest.mark.parametrize("small", [False, True])
-def test_every_file_gives_tasks_with_names_of_their_own(made, small):
-    files, tasks = made["tasks"].FILES, made["tasks"].tasks
-    found = [tasks(name, [], small) for name in files]
-    assert all(found)
-    assert len(set().union(*found)) == sum(map(len, found))
-    assert {task["experiment"] for some in found for task in some.values()} == set(files)
+def test_every_file_gives_tasks_with_names_of_their_own(modules, small):
+    files, tasks = modules["tasks"].FILES, modules["tasks"].tasks
+    task_sets = [tasks(name, [], small) for name in files]
+    assert all(task_sets)
+    assert len(set().union(*task_sets)) == sum(map(len, task_sets))
+    assert {task["experiment"] for task_set in task_sets for task in task_set.values()} == set(files)
     if not small:
         seeds = {seed for task in tasks("E1", []).values() for seed in task["seeds"]}
         assert len(seeds) >= 20
 
 
-def test_scales_cover_or_certify_most_and_are_interpolated(made):
+def test_scales_cover_or_certify_most_and_are_interpolated(modules):
     ratio = {
         0.5: 0.9,
         1.0: 1.2,
@@ -91,23 +91,23 @@ def test_scales_cover_or_certify_most_and_are_interpolated(made):
     }  # at 0.5 nothing was outside, at 1 something was: 2 it is
     eps = {0.5: 0.503, 1.0: 0.501, 2.0: 0.6, 4.0: 0.7}  # within 0.005 the gap decides: 0.5
     lines = [
-        tuning_line(made, "river horizon=8", "ucrl-rfe", ratio, eps),
-        tuning_line(made, "river horizon=512", "ucrl-rfe", ratio | {2.0: 1.1}, eps),
+        tuning_line(modules, "river horizon=8", "ucrl-rfe", ratio, eps),
+        tuning_line(modules, "river horizon=512", "ucrl-rfe", ratio | {2.0: 1.1}, eps),
     ]
-    scale = made["scales"].scale
+    scale = modules["scales"].scale
     assert scale(lines, "covering", "river horizon=8", "ucrl-rfe") == 2.0
     assert scale(lines, "covering", "river horizon=512", "ucrl-rfe") == pytest.approx(4.0)
     assert scale(lines, "covering", "river horizon=64", "ucrl-rfe") == pytest.approx(np.sqrt(8.0))
     assert scale(lines, "tuned", "river horizon=16", "ucrl-rfe") == 0.5
     assert scale(lines, "tuned", "grid horizon=16", "ucrl-rfe") is None
-    found = [task for task in made["tasks"].tasks("E1", lines).values() if task["explorer"] == "ucrl-rfe"]
-    assert {task["who"]["scale"] for task in found if task["problem"] == "river horizon=8"} == {2.0}
+    tasks = [task for task in modules["tasks"].tasks("E1", lines).values() if task["explorer"] == "ucrl-rfe"]
+    assert {task["who"]["scale"] for task in tasks if task["problem"] == "river horizon=8"} == {2.0}
 
 
 @pytest.fixture(scope="module")
-def tiny(made):
+def tiny(modules):
     """A task of a sweep on a river of three states, and its rows."""
-    given = {
+    tiny_task = {
         "seeds": 2,
         "checkpoints": [2, 6],
         "measure": ["eps"],
@@ -115,11 +115,11 @@ def tiny(made):
         "problems": {"river": {"name": "river-swim", "states": 3, "vary": {"horizon": [3]}}},
         "explorers": {"uniform": {}},
     }
-    (task,) = made["tasks"].swept(given, [])
-    return task, made["answers"].answer({"experiment": "E1", **task})
+    (task,) = modules["tasks"].swept(tiny_task, [])
+    return task, modules["answers"].answer({"experiment": "E1", **task})
 
 
-def test_rows_have_the_numbers_of_every_seed_and_checkpoint(made, tiny):
+def test_rows_have_the_numbers_of_every_seed_and_checkpoint(modules, tiny):
     from shared import unfolded
 
     rows = unfolded(tiny[1]["rows"])
@@ -131,14 +131,14 @@ def test_rows_have_the_numbers_of_every_seed_and_checkpoint(made, tiny):
         assert row["claim"] is None
 
 
-def test_seeds_explored_side_by_side_have_the_rows_of_their_own_tasks(made, tiny):
+def test_seeds_explored_side_by_side_have_the_rows_of_their_own_tasks(modules, tiny):
     from shared import unfolded
 
     task = {"experiment": "E1", **tiny[0]}
     halves = {f"task {seed}": task | {"seeds": [seed]} for seed in task["seeds"]}
-    others = {"other": task | {"episodes": 7}}
-    assert made["run"].together(halves | others) == [halves, others]
-    lines = made["answers"].answers_of(halves)
+    other_tasks = {"other": task | {"episodes": 7}}
+    assert modules["run"].together(halves | other_tasks) == [halves, other_tasks]
+    lines = modules["answers"].answers_of(halves)
 
     def numbers(line):
         return [{key: x for key, x in row.items() if key != "cpu_per_run"} for row in unfolded(line["rows"])]
@@ -147,13 +147,13 @@ def test_seeds_explored_side_by_side_have_the_rows_of_their_own_tasks(made, tiny
 
 
 @x64
-def test_gaps_are_what_plans_lose_and_the_adversary_plays_by_its_rules(made):
+def test_gaps_are_what_plans_lose_and_the_adversary_plays_by_its_rules(modules):
     problem = hf.make("river-swim", states=3, horizon=3)
     kernel = problem.model.kernel(np.array([0.2, 0.5, 0.3]) / problem.model.unit)
     P, P_hat = problem.kernel().dense(), kernel.dense()
-    look = made["look"]
-    tables = np.concatenate(list(look.suite(problem).values()))
-    given = to_device((problem.space, problem.kernel(), kernel))
+    look_module = modules["look"]
+    tables = np.concatenate(list(look_module.suite(problem).values()))
+    args = to_device((problem.space, problem.kernel(), kernel))
 
     def loss(reward: np.ndarray) -> float:
         policy, _ = backward_induction.optimal(P_hat, reward)
@@ -162,57 +162,57 @@ def test_gaps_are_what_plans_lose_and_the_adversary_plays_by_its_rules(made):
             (best[0] - backward_induction.evaluate(P, reward, np.eye(2)[policy])[0])[problem.space.start]
         )
 
-    np.testing.assert_allclose(look._losses(*given, tables), [loss(x) for x in tables], atol=1e-9)
+    np.testing.assert_allclose(look_module._losses(*args, tables), [loss(x) for x in tables], atol=1e-9)
     sets = [np.array(x, float) for x in product([0, 1], repeat=3)]
     weights = [*np.eye(3), np.full(3, 1 / 3)]
     allowed = [loss(w[:, None, None] * np.broadcast_to(x[:, None], (3, 2))) for w in weights for x in sets]
-    climbed = float(look._climb(jax.random.key(0), *given))
-    assert min(abs(climbed - x) for x in allowed) < 1e-9
+    largest_gap = float(look_module._climb(jax.random.key(0), *args))
+    assert min(abs(largest_gap - x) for x in allowed) < 1e-9
 
 
-def test_a_plan_on_a_hard_instance_loses_the_same_for_every_wrong_sign(made):
-    problem, minimax = hf.make("hard-instance", dim=3, horizon=4, episodes=27, seed=1), made["minimax"]
+def test_a_plan_on_a_hard_instance_loses_the_same_for_every_wrong_sign(modules):
+    problem, minimax = hf.make("hard-instance", dim=3, horizon=4, episodes=27, seed=1), modules["minimax"]
     unit = 2 * 3 / 4 / np.sqrt(192 * 27)
     reward = hf.occupancy(problem, minimax.ABSORBING)
     for a in range(4):
         policy = np.full((4, 3), a)
-        lost = hf.true_gap(problem, reward, policy)
-        assert lost == pytest.approx(unit * minimax.wrong_signs(problem, policy), abs=1e-9)
+        loss = hf.true_gap(problem, reward, policy)
+        assert loss == pytest.approx(unit * minimax.wrong_signs(problem, policy), abs=1e-9)
     eps = minimax.least_eps(27, 3, 4, 0.05)
     assert hf.theory.lower_bound(eps * (1 - 1e-9), 0.05, 3, 4, 1.1) in (27, 28)  # rounded up
 
 
-def test_hard_instances_are_run_to_multiples_of_their_episodes(made):
-    given = {
+def test_hard_instances_are_run_to_multiples_of_their_episodes(modules):
+    hard_task = {
         "seeds": 1,
         "truths": 2,
         "multiples": [1, 2],
         "problems": {"hard": {"name": "hard-instance", "dim": 2, "horizon": 2}},
         "explorers": {"uniform": {}},
     }
-    (task,) = made["minimax"].tasks(given, [])
-    rows = made["minimax"].rows(task)
+    (task,) = modules["minimax"].tasks(hard_task, [])
+    rows = modules["minimax"].rows(task)
     assert [(row["truth"], row["episodes"]) for row in rows] == [(0, 12), (0, 24), (1, 12), (1, 24)]
     assert all(row["wrong"] in (0, 1) and 0 < row["eps"] <= 1 for row in rows)
-    assert made["minimax"].failures(rows) == np.mean([row["wrong"] for row in rows])
+    assert modules["minimax"].failures(rows) == np.mean([row["wrong"] for row in rows])
 
 
-def test_the_monitor_keeps_order_0_and_the_order_nearest_to_its_bound(made, monkeypatch):
+def test_the_monitor_keeps_order_0_and_the_order_nearest_to_its_bound(modules, monkeypatch):
     monitor = sys.modules["monitor"]
     sums = [AuditedSum("R_hat", m, value, 10.0) for m, value in enumerate((1.0, 5.0, 2.0))]
     monkeypatch.setattr(monitor, "audit", lambda run: [*sums, AuditedSum("G", None, 0.0, 3.0)])
     monkeypatch.setattr(monitor.hf, "explore_many", lambda *_, **__: [SimpleNamespace(seed=4)])
-    task = next(iter(made["tasks"].tasks("E7", [], True).values()))
+    task = next(iter(modules["tasks"].tasks("E7", [], True).values()))
     rows = monitor.rows(task)
-    found = [(row["seed"], row["sum"], row["order"], row["share"]) for row in rows]
-    assert found == [(4, "R_hat", 0, 0.1), (4, "R_hat", 1, 0.5), (4, "G", -1, 0.0)]
+    stored = [(row["seed"], row["sum"], row["order"], row["share"]) for row in rows]
+    assert stored == [(4, "R_hat", 0, 0.1), (4, "R_hat", 1, 0.5), (4, "G", -1, 0.0)]
 
 
-def test_episodes_to_a_target_follow_a_power_law(made):
-    read = made["read"]
+def test_episodes_to_a_target_follow_a_power_law(modules):
+    read = modules["read"]
     rows = [{"seed": s, "episodes": k, "eps": (1 + s) * k**-0.5} for s in (0, 1) for k in (10, 40, 160, 640)]
-    found = [row["needed"] for row in read.episodes_to(rows, 0.1, "eps")]
-    np.testing.assert_allclose(found, [100, 400], rtol=1e-9)
+    needed = [row["needed"] for row in read.episodes_to(rows, 0.1, "eps")]
+    np.testing.assert_allclose(needed, [100, 400], rtol=1e-9)
     assert read.episodes_to(rows, 0.01, "eps")[0]["needed"] == np.inf
     assert read.told(rows, 0.01, "eps") == "> 640"
     assert read.told(rows, 1.0, "eps") == "< 10"
@@ -224,7 +224,7 @@ POWERS = {"E2": (0.0, 0.5, 0.001 / 0.65), "E2_instances": (0.0, 0.5, 0.001 / 0.6
 FIRST = {"E2_instances": 25}  # checkpoint, where every one is a task of its own
 
 
-def pretended(task: dict) -> dict:
+def fake_rows(task: dict) -> dict:
     """A line of a task that was not run: every number is a power law, 1.1 times larger at every second seed."""
     from shared import folded
 
@@ -255,37 +255,37 @@ def pretended(task: dict) -> dict:
     return {key: task[key] for key in keys} | {"cpu": 1.0, "rows": folded(rows)}
 
 
-def test_tables_and_figures_find_the_powers_that_were_put_in(made, tmp_path):
+def test_tables_and_figures_find_the_powers_that_were_put_in(modules, tmp_path):
     lines: list[dict] = []
-    for name in made["tasks"].FILES:
+    for name in modules["tasks"].FILES:
         is_small = name in ("tuning", "E4", "E5", "E5_search", "E7")
-        found = made["tasks"].tasks(name, lines, small=is_small)
-        lines += [{"task": key, **pretended(task)} for key, task in found.items()]
+        tasks = modules["tasks"].tasks(name, lines, small=is_small)
+        lines += [{"task": key, **fake_rows(task)} for key, task in tasks.items()]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    said = {name: part(tmp_path) for name, part in made["figure"].PARTS.items()}
-    (line,) = [x for x in said["E1"].splitlines() if x.startswith("| optimal-design")][:1]
+    texts = {name: part(tmp_path) for name, part in modules["figure"].PARTS.items()}
+    (line,) = [x for x in texts["E1"].splitlines() if x.startswith("| optimal-design")][:1]
     assert line.count("+0.25 [") == 6  # V_hat, U, the claim, the certificate and two gaps
-    assert "0/80" in said["E1"]
+    assert "0/80" in texts["E1"]
     for name in ("E2", "E2_instances"):
-        assert said[name].count("+1.00 [") >= 6  # both targets, every explorer: the square of the power of d
-    assert "-0.50 [" in said["E3"]
-    assert "+0.50 [" in said["E3"]
-    assert "+2.00 [" in said["E4_eps"]
-    assert "exponent of d in K: " in said["E4"]
-    assert "| 4 |" in said["E4_eps"]
-    assert "0.25 |" in said["E7"]
-    assert "+1.00 [" in said["E6"]  # H times H^-0.5, squared
-    assert "| lock | full | 0.5 |" in said["E5"]
-    assert said["E8"].count("+0.25 [") >= 18
-    assert said["E9"].count("+0.00 [") >= 4
-    (measured,) = [x for x in made["table"].lines(tmp_path) if x[2] == "ucrl-rfe+"]
-    assert measured[3].endswith("+0.50 [+0.50, +0.50]")  # the square of the power of H
-    assert measured[5].startswith("2.00 [")
-    assert "| 1.000 to 1.000 |" in said["E5_search"]
+        assert texts[name].count("+1.00 [") >= 6  # both targets, every explorer: the square of the power of d
+    assert "-0.50 [" in texts["E3"]
+    assert "+0.50 [" in texts["E3"]
+    assert "+2.00 [" in texts["E4_eps"]
+    assert "exponent of d in K: " in texts["E4"]
+    assert "| 4 |" in texts["E4_eps"]
+    assert "0.25 |" in texts["E7"]
+    assert "+1.00 [" in texts["E6"]  # H times H^-0.5, squared
+    assert "| lock | full | 0.5 |" in texts["E5"]
+    assert texts["E8"].count("+0.25 [") >= 18
+    assert texts["E9"].count("+0.00 [") >= 4
+    (measured_line,) = [x for x in modules["table"].lines(tmp_path) if x[2] == "ucrl-rfe+"]
+    assert measured_line[3].endswith("+0.50 [+0.50, +0.50]")  # the square of the power of H
+    assert measured_line[5].startswith("2.00 [")
+    assert "| 1.000 to 1.000 |" in texts["E5_search"]
     for name in sys.modules["draw"].FIGURES:
         sys.modules["draw"].draw(name, tmp_path)
-    made["table"].draw(tmp_path, tmp_path / "table.svg")
-    drawn = (
+    modules["table"].draw(tmp_path, tmp_path / "table.svg")
+    figures = (
         "horizon",
         "dimension",
         "rate",
@@ -297,30 +297,30 @@ def test_tables_and_figures_find_the_powers_that_were_put_in(made, tmp_path):
         "sizes",
         "table",
     )
-    assert all("</svg>" in (tmp_path / f"{name}.svg").read_text() for name in drawn)
+    assert all("</svg>" in (tmp_path / f"{name}.svg").read_text() for name in figures)
     assert "slope of the claim" in (tmp_path / "rate.svg").read_text()
 
 
-def test_a_line_that_was_cut_short_is_made_again(made, tmp_path, tiny):
+def test_a_line_that_was_cut_short_is_made_again(modules, tmp_path, tiny):
     line = json.dumps({"task": "x", **tiny[1]})
     (tmp_path / "rows.jsonl").write_text(line + "\n" + line[:50])
-    assert [found["task"] for found in made["run"].stored(tmp_path)] == ["x"]
-    assert made["read"].read("E1", tmp_path)[0]["horizon"] == 3
-    text = made["figure"].horizon(tmp_path)
+    assert [row["task"] for row in modules["run"].stored(tmp_path)] == ["x"]
+    assert modules["read"].read("E1", tmp_path)[0]["horizon"] == 3
+    text = modules["figure"].horizon(tmp_path)
     assert "uniform" in text
 
 
-def test_the_table_says_what_is_not_measured(made, tmp_path, tiny):
+def test_the_table_says_what_is_not_measured(modules, tmp_path, tiny):
     (tmp_path / "rows.jsonl").write_text(json.dumps({"task": "x", **tiny[1], "experiment": "table1"}) + "\n")
-    lines = made["table"].lines(tmp_path)
+    lines = modules["table"].lines(tmp_path)
     assert len(lines) == len(hf.theory.table1())
     assert all("not measured" in line for line in lines)
     assert any("sstp (reconstruction)" in line for line in lines)
-    assert "<td>not measured</td>" in made["table"].page(lines)
+    assert "<td>not measured</td>" in modules["table"].page(lines)
 
 
-def test_a_median_between_met_and_not_met_is_no_number(made):
-    read = made["read"]
+def test_a_median_between_met_and_not_met_is_no_number(modules):
+    read = modules["read"]
     rows = [
         {"seed": s, "episodes": k, "eps": (0.4 + s / 10) * (10 / k) ** 0.5}
         for s in range(4)
@@ -332,39 +332,39 @@ def test_a_median_between_met_and_not_met_is_no_number(made):
     assert read.told(rows, 0.1, "eps") == "> 40"
 
 
-def test_samples_are_sorted_by_instance_and_seed_and_caps_are_censored(made):
+def test_samples_are_sorted_by_instance_and_seed_and_caps_are_censored(modules):
     rows = [
         {"instance": i, "seed": s, "horizon": H, "eps": min(1.0, 0.1 * H * (i + 1) + s / 100), "gap": 1.0}
         for H, s, i in product((2, 1), (1, 0), (4, 2))
     ]
-    sizes, table = made["read"].samples(rows, "eps", "horizon")
+    sizes, table = modules["read"].samples(rows, "eps", "horizon")
     assert sizes == [1, 2]
     np.testing.assert_allclose(table[0], [[0.3, 0.31], [0.5, 0.51]])
     np.testing.assert_allclose(table[1], [[0.6, 0.61], [np.inf, np.inf]])
-    assert (made["read"].samples(rows, "gap", "horizon")[1] == 1).all()
-    assert np.isnan(made["read"].samples(rows[1:], "eps", "horizon")[1]).sum() == 1
+    assert (modules["read"].samples(rows, "gap", "horizon")[1] == 1).all()
+    assert np.isnan(modules["read"].samples(rows[1:], "eps", "horizon")[1]).sum() == 1
 
 
 @pytest.mark.parametrize("name", ["rescaled-river", "rescaled-inventory", "rescaled-queue"])
-def test_finer_steps_change_little_of_what_can_happen(made, name):
+def test_finer_steps_change_little_of_what_can_happen(modules, name):
     """The best probability to end in the last state tends to a limit, and every change is a rate over H."""
 
     def best(H: int) -> float:
         problem = hf.make(name, horizon=H, seed=3)
         P = problem.kernel().dense()
-        off = P - np.eye(len(P))[:, None] * P
-        assert off.sum(-1)[:, 1:].max() * H <= 12 + 1e-9  # action 0 of the river goes back at once
+        off_diagonal = P - np.eye(len(P))[:, None] * P
+        assert off_diagonal.sum(-1)[:, 1:].max() * H <= 12 + 1e-9  # action 0 of the river goes back at once
         return backward_induction.optimal(P, hf.goal(problem, problem.num_states - 1))[1][0][
             problem.space.start
         ]
 
-    coarse, fine, finer = best(64), best(256), best(1024)
+    coarse_value, fine, finer = best(64), best(256), best(1024)
     assert 0.005 < finer < 0.9999
-    assert abs(fine - finer) < 0.35 * abs(coarse - fine) + 1e-12
+    assert abs(fine - finer) < 0.35 * abs(coarse_value - fine) + 1e-12
 
 
-def test_instances_of_a_task_are_the_problems_of_their_seeds(made):
-    given = {
+def test_instances_of_a_task_are_the_problems_of_their_seeds(modules):
+    base_task = {
         "seeds": 2,
         "instances": 3,
         "instances_per_task": 2,
@@ -373,11 +373,11 @@ def test_instances_of_a_task_are_the_problems_of_their_seeds(made):
         "problems": {"river": {"name": "rescaled-river", "vary": {"horizon": [16]}}},
         "explorers": {"uniform": {}},
     }
-    both = made["tasks"].swept(given, [])
-    assert [task["instances"] for task in both] == [[0, 1], [2]]
+    instances = modules["tasks"].swept(base_task, [])
+    assert [task["instances"] for task in instances] == [[0, 1], [2]]
     from shared import unfolded
 
-    rows = unfolded(made["answers"].answer({"experiment": "E8", **both[1]})["rows"])
+    rows = unfolded(modules["answers"].answer({"experiment": "E8", **instances[1]})["rows"])
     run = hf.explore(
         hf.make("rescaled-river", horizon=16, seed=2), "uniform", episodes=4, seed=1, progress=False
     )

@@ -28,9 +28,9 @@ sys.meta_path.insert(0, Blocked())
 SHELL = BLOCK + "\nfrom horizonfree.cli import main\nsys.argv[0] = 'horizonfree'\nmain()\n"
 
 
-def python(code: str, *words: object) -> subprocess.CompletedProcess[str]:
+def python(code: str, *args: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, *map(str, args)], capture_output=True, text=True, check=False
     )
 
 
@@ -141,7 +141,7 @@ def test_an_extra_that_is_broken_is_not_called_missing():
     check_extra("report", "x")
 
 
-def names_of(requirements: list[str]) -> set[str]:
+def package_names(requirements: list[str]) -> set[str]:
     return {re.match(r"[\w-]+", line).group() for line in requirements}
 
 
@@ -149,12 +149,12 @@ def test_the_extras_are_those_of_the_project():
     """Every package that the library imports from an extra is in that extra and not in the core; `all` has each."""
     extras = PROJECT["optional-dependencies"]
     for extra, packages in EXTRAS.items():
-        listed = names_of(extras[extra]) | (
+        listed_packages = package_names(extras[extra]) | (
             {"distributed"} if "dask[distributed]" in extras[extra][0] else set()
         )
-        assert set(packages) == listed, extra
+        assert set(packages) == listed_packages, extra
     assert set(re.findall(r"\w+", extras["all"][0])) - {"horizonfree"} == set(EXTRAS)
-    assert names_of(PROJECT["dependencies"]) == {
+    assert package_names(PROJECT["dependencies"]) == {
         "numpy",
         "scipy",
         "jax",

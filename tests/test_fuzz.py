@@ -21,12 +21,12 @@ import horizonfree as hf
 from horizonfree._validation import short_repr
 from horizonfree.errors import HorizonfreeError
 from horizonfree.runs.reward_spec import extend_reward
-from tests.reference.nonsense import ODD, PROFILE, QUICK, RARELY, spoiled
+from tests.reference.nonsense import ODD, PROFILE, QUICK, RARELY, spoil
 from tests.sweeps.conftest import TINY, FakeExecutor, rows_for
 
 pytestmark = pytest.mark.timeout(3600)
 
-# ---- the world -------------------------------------------------------------------------------------------------------
+# ---- the arguments --------------------------------------------------------------------------------------------------
 
 PROBLEM = hf.make("river-swim", states=3, horizon=3)
 KERNELS = np.random.default_rng(0).dirichlet(np.ones(3), (2, 3, 2))
@@ -51,9 +51,9 @@ def run() -> hf.Run:
 @cache
 def folder() -> Path:
     """Where files may be written, and a run lies."""
-    made = Path(tempfile.mkdtemp(prefix="horizonfree-fuzz-"))
-    run().save(made / "a")
-    return made
+    path = Path(tempfile.mkdtemp(prefix="horizonfree-fuzz-"))
+    run().save(path / "a")
+    return path
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -67,37 +67,37 @@ def nothing_is_left() -> Iterator[None]:
 def bounded(call: Callable[..., Any]) -> Callable[..., Any]:
     """An exploration that ends after an episode if it begins."""
 
-    def explore(**how: Any) -> Any:
-        if how.get("episodes") is None or how["episodes"] is ...:
-            how["until_eps"] = how["reward"] = None  # or it would go on until the gap is certified
-        return call(**how)
+    def explore(**options: Any) -> Any:
+        if options.get("episodes") is None or options["episodes"] is ...:
+            options["until_eps"] = options["reward"] = None  # or it would go on until the gap is certified
+        return call(**options)
 
     return explore
 
 
-def saved(path: Any) -> None:
+def save_run(path: Any) -> None:
     with contextlib.chdir(folder()):
         run().save(path)
 
 
-def swept(**what: Any) -> None:
+def sweep(**options: Any) -> None:
     """A sweep of which every task has an answer at once."""
     engine = FakeExecutor(lambda key, task, tries: rows_for(task))
     with (
-        tempfile.TemporaryDirectory() as aside,
+        tempfile.TemporaryDirectory() as out,
         mock.patch("horizonfree.sweeps.sweep.start_executor", return_value=engine),
     ):
-        hf.sweep(what, Path(aside, "a"), progress=False)
+        hf.sweep(options, Path(out, "a"), progress=False)
 
 
-def lake(desc: Any, **how: Any) -> hf.Problem:
-    """A lake of a map, unless it has so many cells that Gymnasium takes minutes for them."""
+def lake(desc: Any, **options: Any) -> hf.Problem:
+    """The lake of a map, unless Gymnasium would take minutes for its number of cells."""
     is_small = getattr(desc, "size", 0) < 10**6
-    return hf.make("gymnasium:FrozenLake-v1", desc=desc if is_small else None, **how)
+    return hf.make("gymnasium:FrozenLake-v1", desc=desc if is_small else None, **options)
 
 
 class Entry(NamedTuple):
-    """A public function, what it is told when all is well, and whether an answer takes a moment."""
+    """A public function, valid arguments, and whether a call is fast."""
 
     call: Callable[..., Any]
     valid: dict[str, Any]
@@ -208,7 +208,7 @@ ENTRIES = {
     "explore_many": Entry(hf.explore_many, {"problem": PROBLEM, **MANY}, True),
     "compare": Entry(hf.compare, {"problem": PROBLEM, "explorers": ["uniform"], "episodes": 1, "seeds": 1,
         "checkpoints": [1], "delta": 0.05, "reward": None}, True),
-    "sweep": Entry(swept, {**TINY, "rewards": "suite", "slopes": [], "delta": 0.05}),
+    "sweep": Entry(sweep, {**TINY, "rewards": "suite", "slopes": [], "delta": 0.05}),
     "load_sweep": Entry(hf.load_sweep, {"folder": folder}),
     "certify": Entry(hf.certify, {"problem": PROBLEM, "episodes": LOG, "delta": 0.05, "budget": None,
         "alternatives": ["table"], "ended": None}),
@@ -243,7 +243,7 @@ ENTRIES = {
     "run.resume": Entry(bounded(lambda **x: run().resume(**x)),
         {"episodes": 1, "until_eps": None, "delta": 0.05, "reward": None, "progress": False,
         "env": None, "encode": None, "save_episodes": None, "save_seconds": 1}, True),
-    "run.save": Entry(saved, {"path": "a"}),
+    "run.save": Entry(save_run, {"path": "a"}),
     "plan.act": Entry(lambda **x: run().plan(REWARD).act(**x), {"h": 0, "state": 0}),
     "to_gymnasium": Entry(PROBLEM.to_gymnasium, {"reward": REWARD}),
     "reach": Entry(hf.reach, {"problem": PROBLEM, "states": [1], "within": None}),
@@ -260,18 +260,18 @@ ENTRIES = {
 FILES = {"load_sweep", "read_drn", "read_umb", "from_prism", "verify"}
 
 
-def only_in_words(call: Callable[..., Any], told: dict[str, Any]) -> None:
+def only_in_words(call: Callable[..., Any], arguments: dict[str, Any]) -> None:
     """An answer or a refusal that says something, and not too much."""
     try:
-        call(**told)
+        call(**arguments)
         return
     except HorizonfreeError as refusal:
-        words = str(refusal)
-    assert 10 < len(words) < 2500, words
+        message = str(refusal)
+    assert 10 < len(message) < 2500, message
 
 
 @cache
-def some(name: str) -> st.SearchStrategy[set[str]]:
+def subset(name: str) -> st.SearchStrategy[set[str]]:
     """Which arguments of an entry are wrong: one or two."""
     return st.sets(st.sampled_from(sorted(ENTRIES[name].valid)), min_size=1, max_size=2)
 
@@ -280,26 +280,28 @@ def some(name: str) -> st.SearchStrategy[set[str]]:
 def odd(name: str, argument: str) -> st.SearchStrategy[Any]:
     """What a wrong argument is."""
     value = ENTRIES[name].valid[argument]
-    return ODD | spoiled(value) if isinstance(value, np.ndarray) else ODD
+    return ODD | spoil(value) if isinstance(value, np.ndarray) else ODD
 
 
 def check(name: str, data: st.DataObject) -> None:
     entry = ENTRIES[name]
-    wrong = data.draw(some(name), label="wrong")
-    told = {}
+    wrong = data.draw(subset(name), label="wrong")
+    call_arguments = {}
     for argument, value in entry.valid.items():
         value = value() if value is folder else value
-        told[argument] = data.draw(odd(name, argument), label=argument) if argument in wrong else value
-    only_in_words(entry.call, told)
+        call_arguments[argument] = (
+            data.draw(odd(name, argument), label=argument) if argument in wrong else value
+        )
+    only_in_words(entry.call, call_arguments)
 
 
 def try_nonsense(name: str, examples: settings) -> None:
     @examples
     @given(data=st.data())
-    def tried(data: st.DataObject) -> None:
+    def try_values(data: st.DataObject) -> None:
         check(name, data)
 
-    tried()
+    try_values()
 
 
 def test_nonsense_is_answered_or_refused(subtests: pytest.Subtests) -> None:
@@ -380,7 +382,7 @@ def test_valid_arguments_are_answered_and_unknown_ones_refused(subtests: pytest.
 
 
 def test_every_public_name_is_tried() -> None:
-    tried = {name.split()[0].split(".")[0] for name in ENTRIES}
+    names = {name.split()[0].split(".")[0] for name in ENTRIES}
     kinds = {
         "Batch",
         "Certificate",
@@ -394,4 +396,4 @@ def test_every_public_name_is_tried() -> None:
         "problems",
     }
     without_arguments = {"show_versions"}
-    assert set(hf.__all__) - kinds - without_arguments <= tried
+    assert set(hf.__all__) - kinds - without_arguments <= names

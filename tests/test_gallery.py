@@ -27,46 +27,46 @@ def study(request, shared):
     return importlib.import_module(request.param)
 
 
-def same(found, stored, where="study"):
+def assert_same(value, expected, path="study"):
     """Equal words and whole numbers; other numbers to a thousandth."""
-    assert type(found) is type(stored), where
-    if isinstance(found, dict):
-        assert sorted(found) == sorted(stored), where
-        for key in found:
-            same(found[key], stored[key], f"{where}.{key}")
-    elif isinstance(found, list):
-        assert len(found) == len(stored), where
-        for k, (one, other) in enumerate(zip(found, stored)):
-            same(one, other, f"{where}[{k}]")
-    elif isinstance(found, float):
-        np.testing.assert_allclose(found, stored, rtol=1e-3, atol=1e-6, err_msg=where)
+    assert type(value) is type(expected), path
+    if isinstance(value, dict):
+        assert sorted(value) == sorted(expected), path
+        for key in value:
+            assert_same(value[key], expected[key], f"{path}.{key}")
+    elif isinstance(value, list):
+        assert len(value) == len(expected), path
+        for k, (item, other) in enumerate(zip(value, expected)):
+            assert_same(item, other, f"{path}[{k}]")
+    elif isinstance(value, float):
+        np.testing.assert_allclose(value, expected, rtol=1e-3, atol=1e-6, err_msg=path)
     else:
-        assert found == stored, where
+        assert value == expected, path
 
 
 @pytest.mark.parametrize("study", NAMES, indirect=True)
 def test_a_small_version_runs_and_says_what_is_stored(study, shared):
     if study.__name__ == "robot":
         pytest.importorskip("stormpy", reason="stormpy is not installed")
-    stored = shared.stored(study.__name__)["small"]
-    same(shared.rounded(study.study(small=True)), stored)
+    expected = shared.stored_results(study.__name__)["small"]
+    assert_same(shared.rounded(study.study(small=True)), expected)
 
 
 @pytest.mark.parametrize("study", NAMES, indirect=True)
 def test_the_page_shows_what_is_stored(study, shared):
-    full = shared.stored(study.__name__)["full"]
+    full = shared.stored_results(study.__name__)["full"]
     page = (ROOT / "docs" / "gallery" / f"{study.__name__}.md").read_text()
-    assert shared.page_with(study.__name__, study.words(full)) == page
+    assert shared.page_with(study.__name__, study.report_text(full)) == page
     assert (ROOT / "docs" / "images" / f"gallery-{study.__name__}.svg").exists()
     assert study.draw(full).axes
 
 
 def test_the_sayings_of_the_pages_follow_from_what_is_stored(shared):
     """What stands in sentences, not in tables: promises hold inside the class, and wrong classes are found out."""
-    found = {name: shared.stored(name)["full"] for name in NAMES}
-    assert found["buses"]["check"]["failed"] == 0
-    assert max(x["percent"] for x in found["buses"]["costs"].values()) < 0.5
-    buses = found["buses"]
+    results = {name: shared.stored_results(name)["full"] for name in NAMES}
+    assert results["buses"]["check"]["failed"] == 0
+    assert max(x["percent"] for x in results["buses"]["costs"].values()) < 0.5
+    buses = results["buses"]
     assert buses["alternatives"]["refuted"]
     assert all(x["plan"] <= x["best"] + 1e-9 and x["plan"] < x["rule"] for x in buses["replayed"].values())
     above = [name for name, x in buses["costs"].items() if x["high"] < buses["replayed"][name]["plan"]]
@@ -75,31 +75,33 @@ def test_the_sayings_of_the_pages_follow_from_what_is_stored(shared):
     shares = [buses["price"][name] / x["cost"] for name, x in buses["costs"].items()]
     assert shares[0] < 1e-4
     assert 0.08 < min(shares[1:]) < max(shares) < 0.2
-    games = found["gambler"]["looks"].index(30)
-    assert found["gambler"]["coins"]["0.4"]["looks"][games]["gap"] < 1e-4
-    shop, weeks = found["shop"], found["shop"]["looks"]
+    games = results["gambler"]["looks"].index(30)
+    assert results["gambler"]["coins"]["0.4"]["looks"][games]["gap"] < 1e-4
+    shop, weeks = results["shop"], results["shop"]["looks"]
     real = [x for x in shop["rows"] if x["world"] == "real days, drawn"]
     assert all(x["rejected"] == 0 for x in shop["rows"])
     assert all((x["exceeded"] > 0) == (x["class"] == "two Poissons") for x in real)
     assert all(x["refuted"] == 20 for x in real if x["class"] == "two Poissons" and x["weeks"] > 65)
     assert all(x["refuted"] == 0 for x in shop["rows"] if x not in real or x["class"] == "any law")
-    drawn, inside, ordered = (shop["checks"][x] for x in ("real days, drawn", "inside the class", ORDERED))
-    assert (drawn[0]["refuted"], 10 < drawn[-1]["refuted"]) == (0, True)
+    drawn_days, inside, ordered_days = (
+        shop["checks"][x] for x in ("real days, drawn", "inside the class", ORDERED)
+    )
+    assert (drawn_days[0]["refuted"], 10 < drawn_days[-1]["refuted"]) == (0, True)
     assert not any(x["refuted"] for x in inside)
-    assert ordered[weeks.index(52)]["refuted"] == 20
-    assert ordered[-1]["by"] == "a change in time"
+    assert ordered_days[weeks.index(52)]["refuted"] == 20
+    assert ordered_days[-1]["by"] == "a change in time"
     assert shop["any law, in order"][0]["refuted"] == 0
     assert 0 < shop["price"]["low"] < shop["price"]["distance"] <= shop["price"]["zetas"][-1]
     assert shop["price"]["gaps"][-1] > 0.9 * shop["rows"][0]["best"]
-    cars = found["car"]["cars"]
+    cars = results["car"]["cars"]
     assert all(x["low"] <= x["driven"] <= x["high"] for x in cars["of the class"]["rows"])
     assert not any(x["low"] <= x["driven"] <= x["high"] for x in cars["weaker than any simulator"]["rows"])
     assert [name for name, x in cars.items() if x["check"]["refuted"]] == list(cars)[1:3]
-    control, *others = (x["price"] for x in cars.values())
+    control, *other_prices = (x["price"] for x in cars.values())
     assert 0.0015 <= control["zeta"] < 0.0016
     assert control["low"] == 0
-    assert all(x["zeta"] is None and x["low"] > 0 for x in others)
-    assert min(gap for x in others for gap in x["gaps"] if gap is not None) > 30
-    robot = found["robot"]["looks"]
+    assert all(x["zeta"] is None and x["low"] > 0 for x in other_prices)
+    assert min(gap for x in other_prices for gap in x["gaps"] if gap is not None) > 30
+    robot = results["robot"]["looks"]
     assert all(x["p"][0] <= 0.1 <= x["p"][1] and x["q"][0] <= 0.3 <= x["q"][1] for x in robot)
     assert all(x["loss"] > 10 * x["reach"]["gap"] for x in robot if x["episodes"] >= 100)

@@ -1,4 +1,4 @@
-"""Compilation options: what is asked of XLA, and what happens where it does not know an option."""
+"""Compilation options: those passed to XLA, and the fallback where it does not know one."""
 
 import jax
 import jax.numpy as jnp
@@ -15,37 +15,37 @@ def power(x, exponent):
     return x**exponent
 
 
-@pytest.mark.parametrize("how", [{}, {"fast_compile": True}, {"seldom_called": True}])
-def test_options_do_not_change_results(how):
+@pytest.mark.parametrize("options", [{}, {"fast_compile": True}, {"seldom_called": True}])
+def test_options_do_not_change_results(options):
     x = np.arange(3.0)
-    np.testing.assert_array_equal(x64(_jit.jit(power, **how))(x, 2), x**2)
+    np.testing.assert_array_equal(x64(_jit.jit(power, **options))(x, 2), x**2)
 
 
 @ON_CPU
 def test_only_small_programs_that_are_seldom_called_are_not_optimized(monkeypatch):
-    asked = []
-    monkeypatch.setattr(_jit, "_supported_options", asked.append)
+    requested = []
+    monkeypatch.setattr(_jit, "_supported_options", requested.append)
     monkeypatch.setattr(_jit, "MAX_UNOPTIMIZED_SIZE", 3)
-    for how in ({}, {"fast_compile": True}, {"seldom_called": True}):
-        square = _jit.jit(power, **how)
+    for options in ({}, {"fast_compile": True}, {"seldom_called": True}):
+        square = _jit.jit(power, **options)
         assert [square(jnp.ones(size), 2).size for size in (3, 4)] == [3, 4]
-    assert asked == [False, True, False]
+    assert requested == [False, True, False]
 
 
 @ON_CPU
 def test_options_that_xla_does_not_know_are_left_out(monkeypatch):
-    supported = _jit._supported_options.__wrapped__
-    assert supported(False) == _jit.FAST_COMPILE
-    assert supported(True) == _jit.UNOPTIMIZED
+    supported_options = _jit._supported_options.__wrapped__
+    assert supported_options(False) == _jit.FAST_COMPILE
+    assert supported_options(True) == _jit.UNOPTIMIZED
     monkeypatch.setattr(_jit, "FAST_COMPILE", {"xla_no_such_option": 1})
-    assert supported(False) is None
+    assert supported_options(False) is None
 
 
 def test_donated_arrays_are_gone_and_the_first_argument_is_not():
     @x64
     def call():
-        kept, given = to_device((np.ones(1000), np.ones(1000)))
-        total = _jit.jit(lambda x, y: x + y, donate=True)(kept, given)
-        return kept.is_deleted(), given.is_deleted(), float(total.sum())
+        first, donated = to_device((np.ones(1000), np.ones(1000)))
+        total = _jit.jit(lambda x, y: x + y, donate=True)(first, donated)
+        return first.is_deleted(), donated.is_deleted(), float(total.sum())
 
     assert call() == (False, True, 2000.0)

@@ -38,8 +38,8 @@ def test_it_runs_and_prints_what_its_page_shows(build, name):
     if name == "prism_model":
         pytest.importorskip("stormpy", reason="stormpy is not installed")
     page, figures = build.executed(name)
-    stored = (ROOT / "docs" / "notebooks" / f"{name}.md").read_text()
-    assert NUMBER.sub("#", page) == NUMBER.sub("#", stored)
-    for found, shown in zip(NUMBER.findall(page), NUMBER.findall(stored), strict=True):
-        assert float(found) == pytest.approx(float(shown), rel=0.02, abs=1e-8)
-    assert set(figures) == set(re.findall(r"!\[[^]]+\]\(([^)]+)\)", stored))
+    expected_page = (ROOT / "docs" / "notebooks" / f"{name}.md").read_text()
+    assert NUMBER.sub("#", page) == NUMBER.sub("#", expected_page)
+    for number, expected in zip(NUMBER.findall(page), NUMBER.findall(expected_page), strict=True):
+        assert float(number) == pytest.approx(float(expected), rel=0.02, abs=1e-8)
+    assert set(figures) == set(re.findall(r"!\[[^]]+\]\(([^)]+)\)", expected_page))

@@ -48,10 +48,10 @@ def private_uses(text: str) -> Iterator[str]:
 
 
 def is_private(name: str) -> bool:
-    package, *rest = name.split(".")
+    package, *modules = name.split(".")
     if package in OURS or package in sys.stdlib_module_names - {"_pytest"}:
         return False
-    hidden = [x for x in (package, *rest) if x.startswith("_") and not x.startswith("__")]
+    hidden = [x for x in (package, *modules) if x.startswith("_") and not x.startswith("__")]
     return bool(hidden) or any(f"{name}.".startswith(f"{x}.") for x in FORBIDDEN)
 
 
@@ -61,9 +61,9 @@ def found_in(folder: str) -> set[tuple[str, str]]:
 
 
 def test_the_library_uses_public_apis_only():
-    found = found_in("src")
-    assert not found - set(EXCEPTIONS)
-    unused = {x for x in EXCEPTIONS if x[0].startswith("src/")} - found
+    uses = found_in("src")
+    assert not uses - set(EXCEPTIONS)
+    unused = {x for x in EXCEPTIONS if x[0].startswith("src/")} - uses
     assert not unused, f"no longer needed: {unused}"
 
 

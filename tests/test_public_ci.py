@@ -33,15 +33,15 @@ def test_yaml_parses(path):
 def test_commands_of_workflows_are_targets_of_the_makefile():
     """One line each, and every target exists; settings are variables that the Makefile reads."""
     makefile = (ROOT / "Makefile").read_text()
-    seen = set()
+    targets = set()
     for command in [line for path in WORKFLOWS for line in commands(path)]:
         match = re.fullmatch(r"make ([\w-]+)((?: [A-Z]+=(?:\w+|\"[^\"]*\"))*)", command)
         assert match, command
         assert match[1] in TARGETS, command
         for name in re.findall(r"([A-Z]+)=", match[2]):
             assert re.search(rf"^{name} \?=|\$\({name}\)", makefile, re.MULTILINE), command
-        seen.add(match[1])
-    assert seen == {
+        targets.add(match[1])
+    assert targets == {
         *("lint", "test", "test-core", "test-versions", "docs", "wheels", "cibuildwheel"),
     }
 
@@ -52,15 +52,15 @@ def test_pre_commit_runs_what_the_makefile_has():
 
 
 def test_workflows_test_the_versions_that_are_declared():
-    declared = {
+    versions = {
         line.rsplit(" ", 1)[1]
         for line in PROJECT["project"]["classifiers"]
         if re.search(r"Python :: 3\.\d+$", line)
     }
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text())["jobs"]
     for name in ("tests", "windows", "versions"):
-        assert set(jobs[name]["strategy"]["matrix"]["python"]) == declared
-    lowest = min(declared, key=lambda x: int(x.split(".")[1]))
+        assert set(jobs[name]["strategy"]["matrix"]["python"]) == versions
+    lowest = min(versions, key=lambda x: int(x.split(".")[1]))
     assert PROJECT["project"]["requires-python"] == f">={lowest}"
 
 

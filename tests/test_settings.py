@@ -1,4 +1,4 @@
-"""Settings of JAX, whoever makes them, change no number of the library; a fork is told, and does not hang."""
+"""Global settings of JAX change no number of the library; a fork raises an error and does not hang."""
 
 import ast
 import subprocess
@@ -33,14 +33,14 @@ def inside(name: str) -> AbstractContextManager[Any]:
 
 
 @pytest.fixture(scope="module")
-def usual() -> dict[str, str]:
-    """What the library says when nobody has set anything."""
-    return bits.everything()
+def default_fingerprints() -> dict[str, str]:
+    """The fingerprints with JAX's default settings."""
+    return bits.all_fingerprints()
 
 
 @pytest.fixture(scope="module")
 def run() -> hf.Run:
-    return bits.explored()
+    return bits.explored_run()
 
 
 def child(*arguments: str) -> str:
@@ -52,36 +52,38 @@ def child(*arguments: str) -> str:
     return done.stdout
 
 
-def test_global_settings_change_no_bit_and_are_left_as_they_were(usual: dict[str, str]) -> None:
+def test_global_settings_change_no_bit_and_are_left_as_they_were(
+    default_fingerprints: dict[str, str],
+) -> None:
     """All of them in one process; one by one they stand around a call below."""
     cache = str(jax.config.jax_compilation_cache_dir)
-    said = child("-m", "tests.reference.bits", cache, repr(SETTINGS))
-    assert ast.literal_eval(said) == usual
+    output = child("-m", "tests.reference.bits", cache, repr(SETTINGS))
+    assert ast.literal_eval(output) == default_fingerprints
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_setting_around_a_call_changes_no_bit_and_is_left_as_it_was(
-    name: str, usual: dict[str, str]
+    name: str, default_fingerprints: dict[str, str]
 ) -> None:
-    before = dict(jax.config.values)
+    settings_before = dict(jax.config.values)
     outside = getattr(jax.config, name)
     assert outside != SETTINGS[name]
     with inside(name):
-        assert bits.everything() == usual
+        assert bits.all_fingerprints() == default_fingerprints
         assert getattr(jax.config, name) == SETTINGS[name]
     assert getattr(jax.config, name) == outside
-    assert dict(jax.config.values) == before
+    assert dict(jax.config.values) == settings_before
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_run_that_is_taken_up_under_another_setting_goes_on_the_same(
-    name: str, usual: dict[str, str], run: hf.Run, tmp_path: Path
+    name: str, default_fingerprints: dict[str, str], run: hf.Run, tmp_path: Path
 ) -> None:
     run.save(tmp_path / "a")
     with inside(name):
-        stored = bits.of_run(bits.resumed(hf.load(tmp_path / "a")))
-        assert stored == bits.of_run(bits.resumed(run)) == usual["resumed"]
-    assert bits.of_run(hf.load(tmp_path / "a")) == usual["resumed"]
+        fingerprint = bits.of_run(bits.resumed(hf.load(tmp_path / "a")))
+        assert fingerprint == bits.of_run(bits.resumed(run)) == default_fingerprints["resumed"]
+    assert bits.of_run(hf.load(tmp_path / "a")) == default_fingerprints["resumed"]
 
 
 def test_64_bits_are_on_inside_a_call_only() -> None:

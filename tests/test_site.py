@@ -1,4 +1,4 @@
-"""The built site: every page is there, nothing is asked of other hosts, and no formula is lost on the way."""
+"""The built site: every page exists, no request goes to another host, and no formula is lost."""
 
 import os
 import re
@@ -36,14 +36,14 @@ def site(tmp_path_factory):
     for name in ("docs", "src"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "mkdocs.yml", folder)
-    told = subprocess.run(
+    build = subprocess.run(
         [builder, "build", "--strict"],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": "docs"},
         capture_output=True,
         text=True,
     )
-    assert told.returncode == 0, told.stdout + told.stderr
+    assert build.returncode == 0, build.stdout + build.stderr
     return folder / "site"
 
 
@@ -56,12 +56,12 @@ class Words(HTMLParser):
         self.feed(page)
 
     def handle_starttag(self, tag, attrs):
-        named = dict(attrs)
+        attributes = dict(attrs)
         self.depth += tag in ("code", "pre", "math", "script", "style")
-        self.latex += [named["data-latex"]] if "data-latex" in named else []
-        self.ids |= {named["id"]} if "id" in named else set()
-        if tag in ("script", "img", "iframe") or (tag == "link" and named.get("rel") != "canonical"):
-            self.loads.append(named.get("src") or named.get("href") or "")
+        self.latex += [attributes["data-latex"]] if "data-latex" in attributes else []
+        self.ids |= {attributes["id"]} if "id" in attributes else set()
+        if tag in ("script", "img", "iframe") or (tag == "link" and attributes.get("rel") != "canonical"):
+            self.loads.append(attributes.get("src") or attributes.get("href") or "")
 
     def handle_endtag(self, tag):
         self.depth -= tag in ("code", "pre", "math", "script", "style")
@@ -71,7 +71,7 @@ class Words(HTMLParser):
             self.text.append(data)
 
 
-def bare(text, names):
+def without_names(text, names):
     """A formula without its marks: what ASCII and typeset text have in common."""
     for sign, word in names.items():
         text = text.replace(sign, word)
@@ -81,7 +81,7 @@ def bare(text, names):
 def formulas(source):
     """Pieces of running text that emphasis, links or HTML could swallow, and the LaTeX of a page."""
     fence = re.compile(r"^```math\n(.*?)\n```$|^ *\$\$(.*?)\$\$$", re.DOTALL | re.MULTILINE)
-    latex = [(one or two).strip() for one, two in fence.findall(source)]
+    latex = [(display or inline).strip() for display, inline in fence.findall(source)]
     text = re.sub(
         r"^( *)```.*?^\1```$",
         "",
@@ -106,30 +106,30 @@ def test_no_formula_is_lost(site):
     assert len(greek) == 28
     assert len(signs) == 6
     names = {sign: word for word, sign in [*greek, *signs]} | ASCII
-    counted = 0
+    num_formulas = 0
     for source in sorted((ROOT / "docs").rglob("*.md")):
-        built = site / source.relative_to(ROOT / "docs").with_suffix(".html")
-        page = Words(built.read_text())
-        latex, words = formulas(source.read_text())
+        built_page = site / source.relative_to(ROOT / "docs").with_suffix(".html")
+        page = Words(built_page.read_text())
+        latex, page_text = formulas(source.read_text())
         assert sorted(page.latex) == sorted(latex), source.name
-        text = bare("".join(page.text), names)
-        assert not [word for word in words if bare(word, names) not in text], source.name
-        counted += len(latex) + len(words)
-    assert counted > 1500
+        text = without_names("".join(page.text), names)
+        assert not [word for word in page_text if without_names(word, names) not in text], source.name
+        num_formulas += len(latex) + len(page_text)
+    assert num_formulas > 1500
 
 
 def test_pages_load_nothing_from_elsewhere(site):
-    for built in site.rglob("*.html"):
-        foreign = [target for target in Words(built.read_text()).loads if "//" in target]
-        assert not foreign, built.name
+    for page in site.rglob("*.html"):
+        foreign = [target for target in Words(page.read_text()).loads if "//" in target]
+        assert not foreign, page.name
 
 
 def test_links_to_parts_of_pages_lead_somewhere(site):
-    ids = {built.relative_to(site).as_posix(): Words(built.read_text()).ids for built in site.rglob("*.html")}
+    ids = {page.relative_to(site).as_posix(): Words(page.read_text()).ids for page in site.rglob("*.html")}
     for source in (ROOT / "docs").rglob("*.md"):
         for target, part in re.findall(r"\]\((?!https?:)([^)#\s]*)#([^)\s]+)\)", source.read_text()):
-            there = (source.parent / target if target else source).resolve().relative_to(ROOT / "docs")
-            assert part in ids[there.with_suffix(".html").as_posix()], (
+            target_page = (source.parent / target if target else source).resolve().relative_to(ROOT / "docs")
+            assert part in ids[target_page.with_suffix(".html").as_posix()], (
                 f"{source.name} links to {target}#{part}"
             )
 

@@ -29,21 +29,21 @@ TESTS = [
 ]
 
 
-def interpreters(wanted: list[str]) -> dict[str, str]:
+def interpreters(requested: list[str]) -> dict[str, str]:
     """Version and path of each Python on this machine."""
     if shutil.which("pyenv"):  # its commands are visible only for the versions that are named here
         versions = subprocess.run(["pyenv", "versions", "--bare"], capture_output=True, text=True).stdout
         os.environ["PYENV_VERSION"] = ":".join(versions.split())
-    found = {}
-    for version in wanted:
+    paths = {}
+    for version in requested:
         answer = subprocess.run(
             ["uv", "python", "find", "--no-python-downloads", version], capture_output=True, text=True
         )
         if answer.returncode == 0:
-            found[version] = answer.stdout.strip()
+            paths[version] = answer.stdout.strip()
         else:
             print(f"Python {version} is not on this machine: skipped")
-    return found
+    return paths
 
 
 def check(name: str, python: str, resolution: str) -> bool:
@@ -66,8 +66,8 @@ def check(name: str, python: str, resolution: str) -> bool:
         [str(run / "python"), "-m", "pytest", *OPTIONS, "-W", "default::DeprecationWarning", *CORE],
     ]
     for step in steps:
-        quiet = subprocess.DEVNULL if step[-1] == "tour" else None
-        if subprocess.run(step, cwd=ROOT, env=environment, stdout=quiet).returncode:
+        stdout = subprocess.DEVNULL if step[-1] == "tour" else None
+        if subprocess.run(step, cwd=ROOT, env=environment, stdout=stdout).returncode:
             print(f"{name}: FAILED at {' '.join(step)}")
             return False
     print(f"{name}: passed")
@@ -78,12 +78,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", nargs="+", default=list(PYTHONS))
     parser.add_argument("--only", choices=list(RESOLUTIONS))
-    asked = parser.parse_args()
+    args = parser.parse_args()
     results = {
         f"{version}-{name}": check(f"{version.replace('/', '-')}-{name}", python, resolution)
-        for version, python in interpreters(asked.python).items()
+        for version, python in interpreters(args.python).items()
         for name, resolution in RESOLUTIONS.items()
-        if asked.only in (None, name)
+        if args.only in (None, name)
     }
     print("\n".join(f"{name}: {'passed' if is_good else 'failed'}" for name, is_good in results.items()))
     return 0 if results and all(results.values()) else 1

@@ -2,7 +2,7 @@
 
     python experiments/alternatives/run.py [--seeds 20]
 
-One line per log and number of weeks, written to results/rows.jsonl as it comes. README.md says what is asked.
+One line per log and number of weeks, written to results/rows.jsonl as it comes. README.md has the questions.
 """
 
 import argparse
@@ -23,13 +23,13 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1] / "gallery"))
 import readings
 
-MAX_STOCK = 32  # in stock, and asked for in a day
+MAX_STOCK = 32  # of the stock, and of the demand of a day
 LAWS = {"slow": 5.0, "busy": 11.0}  # orders a day, of the two Poisson laws that are mixed
 WEEKS = (32, 64, 96, 128)
 
 
 def shop() -> hf.Problem:
-    """Order up to twenty in the morning, sell what is asked for and there; a week is an episode."""
+    """Order up to twenty in the morning, sell the smaller of demand and stock; a week is an episode."""
     laws = {name: poisson.pmf(np.arange(MAX_STOCK + 1), mean) for name, mean in LAWS.items()}
     for law in laws.values():
         law[-1] += 1 - law.sum()
@@ -56,57 +56,60 @@ def weeks(days: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.nd
 def buses() -> tuple[hf.Problem, tuple[list[np.ndarray], list[np.ndarray]], list[str]]:
     """Mileage since the last engine in bins of 5,000 miles; a month adds 0, 1 or 2. One episode is a bus."""
 
-    def month(miles: int, replace: int, more: int) -> int:
-        return min((0 if replace else miles) + more, 99)
+    def month(miles: int, replace: int, increment: int) -> int:
+        return min((0 if replace else miles) + increment, 99)
 
-    how = {"num_states": 100, "num_actions": 2, "horizon": 126, "start": np.full(100, 0.01)}
-    problem = hf.Mixture.from_noise(month, {"+0": 0, "+1": 1, "+2": 2}, name="buses", **how)
-    listed = readings.buses()
-    log = [bus.bins for bus in listed], [bus.replaced for bus in listed]
-    return problem, log, [bus.group for bus in listed]
+    settings = {"num_states": 100, "num_actions": 2, "horizon": 126, "start": np.full(100, 0.01)}
+    problem = hf.Mixture.from_noise(month, {"+0": 0, "+1": 1, "+2": 2}, name="buses", **settings)
+    fleet = readings.buses()
+    log = [bus.bins for bus in fleet], [bus.replaced for bus in fleet]
+    return problem, log, [bus.group for bus in fleet]
 
 
 def demands(seed: int, real: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """Days of several worlds: in the class, and out of it in four ways."""
+    """Days of several systems: in the class, and out of it in four ways."""
     rng, n = np.random.default_rng(seed), 7 * WEEKS[-1]
     slow, busy = LAWS.values()
     yield "in the class", rng.poisson(np.where(rng.random(n) < 0.5, busy, slow))
     yield "real days, shuffled", rng.choice(real, n)
-    often = np.where(np.arange(n) < n // 2, 0.8, 0.2)
-    yield "a change after 64 weeks", rng.poisson(np.where(rng.random(n) < often, busy, slow))
-    often = np.linspace(0.8, 0.2, n)
-    yield "a slow drift", rng.poisson(np.where(rng.random(n) < often, busy, slow))
+    demand = np.where(np.arange(n) < n // 2, 0.8, 0.2)
+    yield "a change after 64 weeks", rng.poisson(np.where(rng.random(n) < demand, busy, slow))
+    demand = np.linspace(0.8, 0.2, n)
+    yield "a slow drift", rng.poisson(np.where(rng.random(n) < demand, busy, slow))
     turns = np.cumsum(rng.random(n) < 0.1) % 2
     yield "moods of ten days", rng.poisson(np.where(turns, busy, slow))
 
 
-def told(check: Check) -> dict:
+def summary(check: Check) -> dict:
     """A check as part of a row."""
-    found = {name: round(log_e / np.log(10), 3) for name, log_e in check.alternatives}
+    e_values = {name: round(log_e / np.log(10), 3) for name, log_e in check.alternatives}
     strongest = check.strongest.name
-    return {"refuted": check.is_refuted, "by": strongest, "log10_e": found, "episodes": check.episodes}
+    return {"refuted": check.is_refuted, "by": strongest, "log10_e": e_values, "episodes": check.episodes}
 
 
 def rows(seeds: int) -> Iterator[dict]:
     """All of them."""
     real, problem = readings.orders(), shop()
-    ordered = hf.from_episodes(problem, weeks(real, np.random.default_rng(0)))
-    yield {"world": "real days, in order", "seed": 0, **told(ordered.check())}
+    in_order = hf.from_episodes(problem, weeks(real, np.random.default_rng(0)))
+    yield {"world": "real days, in order", "seed": 0, **summary(in_order.check())}
     for seed in range(seeds):
-        for world, days in demands(seed, real):
+        for system, days in demands(seed, real):
             log = weeks(days, np.random.default_rng([seed, 1]))
             for number in WEEKS:
                 run = hf.from_episodes(problem, tuple(x[:number] for x in log))
-                yield {"world": world, "seed": seed, **told(run.check())}
+                yield {"world": system, "seed": seed, **summary(run.check())}
     fleet, log, groups = buses()
     run = hf.from_episodes(fleet, log)
-    yield {"world": "buses", "seed": 0, "weights": run.weights.round(3).tolist(), **told(run.check())}
-    yield {"world": "buses by group", "seed": 0, **told(run.check(groups))}
-    for world, kept in (("buses of 1975, in halves", "a530875"), ("buses of g870 and rt50", "g870 rt50")):
-        chosen = [i for i, group in enumerate(groups) if group in kept.split()]
-        run = hf.from_episodes(fleet, tuple([x[i] for i in chosen] for x in log))
-        by = [groups[i] if " " in kept else str(k % 2) for k, i in enumerate(chosen)]
-        yield {"world": world, "seed": 0, **told(run.check(by))}
+    yield {"world": "buses", "seed": 0, "weights": run.weights.round(3).tolist(), **summary(run.check())}
+    yield {"world": "buses by group", "seed": 0, **summary(run.check(groups))}
+    for system, kept_groups in (
+        ("buses of 1975, in halves", "a530875"),
+        ("buses of g870 and rt50", "g870 rt50"),
+    ):
+        indices = [i for i, group in enumerate(groups) if group in kept_groups.split()]
+        run = hf.from_episodes(fleet, tuple([x[i] for i in indices] for x in log))
+        by = [groups[i] if " " in kept_groups else str(k % 2) for k, i in enumerate(indices)]
+        yield {"world": system, "seed": 0, **summary(run.check(by))}
 
 
 def main() -> None:
@@ -116,12 +119,14 @@ def main() -> None:
     seeds = parser.parse_args().seeds
     out = HERE / "results" / "rows.jsonl"
     out.parent.mkdir(exist_ok=True)
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     with out.open("w") as file:
         for row in rows(seeds):
             file.write(json.dumps(row) + "\n")
             file.flush()
-        file.write(json.dumps({"seconds": round(time.perf_counter() - began), "versions": versions()}) + "\n")
+        file.write(
+            json.dumps({"seconds": round(time.perf_counter() - start_time), "versions": versions()}) + "\n"
+        )
 
 
 if __name__ == "__main__":

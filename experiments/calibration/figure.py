@@ -58,13 +58,13 @@ def draw(ranks: list[dict], coverage: list[dict], path: Path) -> None:
         band = beta.ppf(q, n * u, n * (1 - u)) - u
         axes[0].plot(u, band, "--", color="0.4", linewidth=0.8)
     axes[0].set(title="ranks, minus uniform", xlabel="rank / 99", ylim=(-0.12, 0.12))
-    shown = [x for x in coverage if x["prior"] in DEFAULT]
+    default_rows = [x for x in coverage if x["prior"] in DEFAULT]
     for axis, name in zip(axes[1:], ("FrozenLake", "inventory", "river")):
         for kind, color in COLORS.items():
-            mine = [x for x in shown if x["problem"] == f"{name}, {kind}"]
-            K = [x["episodes"] for x in mine]
-            for what, style in (("interval_covers", "-o"), ("gap_covers", "--s")):
-                share = [x[what] / x["repetitions"] for x in mine]
+            problem_rows = [x for x in default_rows if x["problem"] == f"{name}, {kind}"]
+            K = [x["episodes"] for x in problem_rows]
+            for field, style in (("interval_covers", "-o"), ("gap_covers", "--s")):
+                share = [x[field] / x["repetitions"] for x in problem_rows]
                 label = f"{kind}: {'interval' if style == '-o' else 'gap'}"
                 axis.plot(K, share, style, color=color, markersize=4, label=label)
         axis.axhline(0.95, color="0.4", linewidth=0.8)

@@ -92,13 +92,13 @@ def sampled(problem: hf.Problem, P: np.ndarray, episodes: int, rng: np.random.Ge
     return s, a
 
 
-def quantities(found: Posterior, reward: np.ndarray, policy: np.ndarray, plan: np.ndarray) -> dict:
+def quantities(draws: Posterior, reward: np.ndarray, policy: np.ndarray, plan: np.ndarray) -> dict:
     """Of every draw: an entry of the parameter, a fixed policy's value, the best value, what the plan loses."""
     return {
-        "parameter": found.parameters.reshape(len(found), -1)[:, 1],
-        "value": found.values(reward, policy),
-        "best value": found.best_values(reward),
-        "gap": found.gaps(reward, plan),
+        "parameter": draws.parameters.reshape(len(draws), -1)[:, 1],
+        "value": draws.values(reward, policy),
+        "best value": draws.best_values(reward),
+        "gap": draws.gaps(reward, plan),
     }
 
 
@@ -107,26 +107,32 @@ def ranks(name: str, count: int) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     problem = CLASSES[name]()
     H, S, A = problem.space.sizes
-    nothing = hf.from_episodes(problem, (np.zeros((1, H + 1), int), np.zeros((1, H), int)))
-    counted = ("counts", "row_counts") if nothing.has_parameter else ("counts",)
-    empty = replace(nothing.evidence, **{x: 0 * getattr(nothing.evidence, x) for x in counted})
+    empty_run = hf.from_episodes(problem, (np.zeros((1, H + 1), int), np.zeros((1, H), int)))
+    count_fields = ("counts", "row_counts") if empty_run.has_parameter else ("counts",)
+    empty = replace(empty_run.evidence, **{x: 0 * getattr(empty_run.evidence, x) for x in count_fields})
     prior = posterior(problem.model, empty, draws=count, seed=int(rng.integers(2**31)))
     reward = rng.random((H, S, A)) / H
     policy = rng.integers(A, size=(H, S)).astype(np.int32)
-    found: dict[str, list[int]] = {x: [] for x in QUANTITIES}
+    rank_lists: dict[str, list[int]] = {x: [] for x in QUANTITIES}
     for i in range(count):
         kernel = prior.kernel(i)
         data = sampled(problem, kernel.dense(), 3, rng)
-        after = hf.from_episodes(problem, data)
-        drawn = posterior(problem.model, after.evidence, draws=DRAWS, seed=int(rng.integers(2**31)))
-        plan = best_plan(drawn.kernel(0), reward).policy  # any function of the data and the draws' seed
+        run = hf.from_episodes(problem, data)
+        draws = posterior(problem.model, run.evidence, draws=DRAWS, seed=int(rng.integers(2**31)))
+        plan = best_plan(draws.kernel(0), reward).policy  # any function of the data and the draws' seed
         truth = Posterior(problem.model, prior.parameters[i : i + 1], "", 0, 0)
-        mine, its = quantities(drawn, reward, policy, plan), quantities(truth, reward, policy, plan)
+        drawn, true = (
+            quantities(draws, reward, policy, plan),
+            quantities(truth, reward, policy, plan),
+        )
         for x in QUANTITIES:
-            others = mine[x][1:]  # draw 0 made the plan
-            below, tied = (others < its[x][0] - 1e-12).sum(), (np.abs(others - its[x][0]) <= 1e-12).sum()
-            found[x].append(int(below + rng.integers(tied + 1)))
-    return {x: np.array(v) for x, v in found.items()}
+            values = drawn[x][1:]  # draw 0 made the plan
+            below, tied = (
+                (values < true[x][0] - 1e-12).sum(),
+                (np.abs(values - true[x][0]) <= 1e-12).sum(),
+            )
+            rank_lists[x].append(int(below + rng.integers(tied + 1)))
+    return {x: np.array(v) for x, v in rank_lists.items()}
 
 
 def rank_rows(name: str, count: int) -> Iterator[dict]:
@@ -168,12 +174,12 @@ def coverage_rows(name: str, repetitions: int) -> Iterator[dict]:
             value = float(problem.space.at_start(policy_values(kernel, reward, plan.policy)[0]))
             gap = float(problem.space.at_start(best)) - value
             for prior in priors:
-                drawn = posterior(problem.model, run.evidence, draws=400, prior=prior, seed=i)
-                low, high = plan.credible_interval(LEVEL, posterior=drawn)
-                most = plan.credible_gap(LEVEL, posterior=drawn)
-                inside, below = low - 1e-9 <= value <= high + 1e-9, gap <= most + 1e-9
+                draws = posterior(problem.model, run.evidence, draws=400, prior=prior, seed=i)
+                low, high = plan.credible_interval(LEVEL, posterior=draws)
+                credible_gap = plan.credible_gap(LEVEL, posterior=draws)
+                inside, below = low - 1e-9 <= value <= high + 1e-9, gap <= credible_gap + 1e-9
                 cells[prior].append(
-                    [inside, below, high - low, most, gap, plan.value_high - plan.value_low, plan.gap]
+                    [inside, below, high - low, credible_gap, gap, plan.value_high - plan.value_low, plan.gap]
                 )
         for prior, x in cells.items():
             x = np.array(x, float)
@@ -195,20 +201,20 @@ def main() -> None:
     parser.add_argument("question", choices=("ranks", "coverage"))
     parser.add_argument("--count", type=int, help="draws of the prior (1000), or repetitions (100)")
     parser.add_argument("--only", help="a part of the names")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     fixed_problems()
-    count = asked.count or (1000 if asked.question == "ranks" else 100)
-    names, rows_of = (CLASSES, rank_rows) if asked.question == "ranks" else (FIXED, coverage_rows)
-    path = HERE / "results" / f"{asked.question}.jsonl"
+    count = args.count or (1000 if args.question == "ranks" else 100)
+    names, compute_rows = (CLASSES, rank_rows) if args.question == "ranks" else (FIXED, coverage_rows)
+    path = HERE / "results" / f"{args.question}.jsonl"
     path.parent.mkdir(exist_ok=True)
     done = path.read_text() if path.exists() else ""
-    made = {"date": datetime.date.today().isoformat(), "versions": versions()}
+    provenance = {"date": datetime.date.today().isoformat(), "versions": versions()}
     for name in names:
-        if (asked.only and asked.only not in name) or json.dumps(name) in done:
+        if (args.only and args.only not in name) or json.dumps(name) in done:
             continue
-        for row in rows_of(name, count):
+        for row in compute_rows(name, count):
             with path.open("a") as file:
-                file.write(json.dumps(row | made) + "\n")
+                file.write(json.dumps(row | provenance) + "\n")
             print(json.dumps(row), flush=True)
 
 

@@ -36,33 +36,33 @@ def table(rows: list[dict[str, Any]]) -> str:
     ]
     lines = [heads, ["---"] * len(heads)]
     for row in rows:
-        own, exact = row["lipschitz"], row["exact"]
+        lipschitz_row, exact = row["lipschitz"], row["exact"]
         lines.append(
             [
                 row["problem"],
                 f"{row['episodes']:,}",
                 str(row["bins"]),
                 f"{row['zeta']:.3f}",
-                up(own["gap"]),
-                between(own["low"], own["high"]),
-                f"{own['driven']:.3f}",
+                round_up(lipschitz_row["gap"]),
+                interval(lipschitz_row["low"], lipschitz_row["high"]),
+                f"{lipschitz_row['driven']:.3f}",
                 f"{row['floor']:.2f}",
-                up(exact["gap"]),
-                between(exact["low"], exact["high"]),
+                round_up(exact["gap"]),
+                interval(exact["low"], exact["high"]),
                 f"{exact['driven']:.3f}",
             ]
         )
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def up(x: float) -> str:
+def round_up(x: float) -> str:
     """Rounded up to a hundredth, so that it stays proved."""
     return f"{math.ceil(100 * x - 1e-9) / 100:.2f}"
 
 
-def between(low: float, high: float) -> str:
+def interval(low: float, high: float) -> str:
     """Rounded outwards."""
-    return f"{math.floor(100 * low + 1e-9) / 100:.2f} to {up(high)}"
+    return f"{math.floor(100 * low + 1e-9) / 100:.2f} to {round_up(high)}"
 
 
 def draw(rows: list[dict[str, Any]]) -> Figure:
@@ -70,10 +70,10 @@ def draw(rows: list[dict[str, Any]]) -> Figure:
     fig = Figure(figsize=(9.2, 3.6), layout="constrained", facecolor="white")
     axes = fig.subplots(1, 2, sharey=True)
     for axis, name in zip(axes, ("thermostat", "robot")):
-        own = [row for row in rows if row["problem"] == name]
-        counts = sorted({row["episodes"] for row in own})
+        problem_rows = [row for row in rows if row["problem"] == name]
+        counts = sorted({row["episodes"] for row in problem_rows})
         for color, count in zip(COLORS[-len(counts) :], counts):
-            line = [row for row in own if row["episodes"] == count]
+            line = [row for row in problem_rows if row["episodes"] == count]
             bins = [row["bins"] for row in line]
             axis.plot(
                 bins,
@@ -97,7 +97,7 @@ def draw(rows: list[dict[str, Any]]) -> Figure:
 
 
 if __name__ == "__main__":
-    found = load()
-    print(table(found), file=sys.stdout)
-    draw(found).savefig(HERE / "results" / "figure.svg", metadata={"Date": None})
-    draw(found).savefig(HERE.parents[1] / "docs" / "images" / "cells.svg", metadata={"Date": None})
+    stored_rows = load()
+    print(table(stored_rows), file=sys.stdout)
+    draw(stored_rows).savefig(HERE / "results" / "figure.svg", metadata={"Date": None})
+    draw(stored_rows).savefig(HERE.parents[1] / "docs" / "images" / "cells.svg", metadata={"Date": None})

@@ -114,7 +114,7 @@ def cells(system: System, bins: int, x: np.ndarray) -> np.ndarray:
     return np.asarray(digits @ bins ** np.arange(system.dim)[::-1])
 
 
-def gathered(system: System, bins: int, episodes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def collect(system: System, bins: int, episodes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Episodes with actions drawn at random, as cells."""
     rng = np.random.default_rng(seed)
     x = np.tile(np.array(system.start), (episodes, 1))
@@ -127,7 +127,7 @@ def gathered(system: System, bins: int, episodes: int, seed: int) -> tuple[np.nd
     return states, actions
 
 
-def driven(system: System, bins: int, policy: np.ndarray, goal: np.ndarray, seed: int) -> float:
+def mean_return(system: System, bins: int, policy: np.ndarray, goal: np.ndarray, seed: int) -> float:
     """The share of episodes under a plan that end in the goal: in the system itself, not in cells."""
     rng = np.random.default_rng([seed, 1])
     x = np.tile(np.array(system.start), (DRIVEN, 1))
@@ -136,10 +136,10 @@ def driven(system: System, bins: int, policy: np.ndarray, goal: np.ndarray, seed
     return float(np.isin(cells(system, bins, x), goal).mean())
 
 
-def rows_of(name: str, bins: int, episodes: int, seed: int = 0) -> dict[str, Any]:
+def compute_row(name: str, bins: int, episodes: int, seed: int = 0) -> dict[str, Any]:
     """One row."""
-    system, began = SYSTEMS[name], time.process_time()
-    log = gathered(system, bins, episodes, seed)
+    system, start_time = SYSTEMS[name], time.process_time()
+    log = collect(system, bins, episodes, seed)
     edges = np.linspace(system.low, system.high, bins + 1)
     middles = (edges[:-1] + edges[1:]) / 2
     inside = (middles > system.goal[0]) & (middles < system.goal[1])
@@ -148,9 +148,9 @@ def rows_of(name: str, bins: int, episodes: int, seed: int = 0) -> dict[str, Any
     row: dict[str, Any] = {"problem": name, "bins": bins, "episodes": episodes, "seed": seed, "delta": DELTA}
     for kind, lipschitz in (("exact", None), ("lipschitz", system.lipschitz)):
         env = hf.discretize(Env(system), bins, lipschitz=lipschitz)
-        known = hf.explore(env, horizon=system.horizon, episodes=1, progress=False).problem
-        run = hf.from_episodes(known, log)
-        plan = run.plan(hf.goal(known, goal), delta=DELTA)
+        problem = hf.explore(env, horizon=system.horizon, episodes=1, progress=False).problem
+        run = hf.from_episodes(problem, log)
+        plan = run.plan(hf.goal(problem, goal), delta=DELTA)
         certificate = run.certificate(DELTA)
         row[kind] = {
             "gap": plan.gap,
@@ -158,13 +158,13 @@ def rows_of(name: str, bins: int, episodes: int, seed: int = 0) -> dict[str, Any
             "value": plan.value,
             "high": plan.value_high,
             "every": certificate.eps,
-            "driven": driven(system, bins, plan.policy, goal, seed),
+            "driven": mean_return(system, bins, plan.policy, goal, seed),
         }
         if lipschitz is not None:
-            radii = known.radii
+            radii = problem.radii
             assert radii is not None
             row |= {"zeta": float(radii.max()), "floor": certificate.parts["floor"]}
-    row |= {"seconds": round(time.process_time() - began, 2), "versions": versions()}
+    row |= {"seconds": round(time.process_time() - start_time, 2), "versions": versions()}
     return row
 
 
@@ -172,15 +172,15 @@ def main() -> None:
     """Write the rows that are missing."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--problem", choices=list(SYSTEMS))
-    chosen = parser.parse_args().problem
-    found = [json.loads(line) for line in ROWS.read_text().splitlines()] if ROWS.exists() else []
-    seen = {(x["problem"], x["bins"], x["episodes"]) for x in found}
+    selected = parser.parse_args().problem
+    rows = [json.loads(line) for line in ROWS.read_text().splitlines()] if ROWS.exists() else []
+    done = {(x["problem"], x["bins"], x["episodes"]) for x in rows}
     for name, system in SYSTEMS.items():
         for episodes in system.episodes:
             for bins in system.bins:
-                if (name, bins, episodes) in seen or chosen not in (None, name):
+                if (name, bins, episodes) in done or selected not in (None, name):
                     continue
-                row = rows_of(name, bins, episodes)
+                row = compute_row(name, bins, episodes)
                 with ROWS.open("a") as file:
                     file.write(json.dumps(row) + "\n")
                 print(name, bins, episodes, row["lipschitz"]["gap"], row["exact"]["gap"], row["seconds"])

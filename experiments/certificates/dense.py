@@ -30,7 +30,7 @@ CASES = [
 GOALS = 20  # states whose goals are planned for
 
 
-def problem_of(S: int, d: int, concentration: float, truth: str) -> hf.Problem:
+def make_problem(S: int, d: int, concentration: float, truth: str) -> hf.Problem:
     """A mixture of d dense kernels."""
     rng = np.random.default_rng(0)
     kernels = rng.dirichlet(np.full(S, concentration), size=(d, S, 2))
@@ -38,12 +38,12 @@ def problem_of(S: int, d: int, concentration: float, truth: str) -> hf.Problem:
     return hf.Mixture.from_kernels(kernels, horizon=10, weights=weights)
 
 
-def row_of(case: tuple[int, int, float, str], episodes: int) -> dict:
+def compute_row(case: tuple[int, int, float, str], episodes: int) -> dict:
     """One run: what is certified, and what is true."""
-    problem = problem_of(*case)
-    began = time.process_time()
+    problem = make_problem(*case)
+    start_time = time.process_time()
     run = hf.explore(problem, "uniform", episodes=episodes, budget=episodes, seed=0, progress=False)
-    explored = time.process_time()
+    explore_end = time.process_time()
     certificate = run.certificate()
     certified = time.process_time()
     rewards = [hf.goal(problem, s) for s in range(GOALS)]
@@ -62,8 +62,8 @@ def row_of(case: tuple[int, int, float, str], episodes: int) -> dict:
         "eps": certificate.eps,
         "goal_max": max(plan.gap for plan in plans),
         "true_max": max(true),
-        "explore_cpu_s": explored - began,
-        "certify_cpu_s": certified - explored,
+        "explore_cpu_s": explore_end - start_time,
+        "certify_cpu_s": certified - explore_end,
     }
 
 
@@ -75,7 +75,7 @@ def main() -> None:
     out = HERE / "results" / "dense.jsonl"
     rows = []
     for case in CASES:
-        rows.append(row_of(case, episodes))
+        rows.append(compute_row(case, episodes))
         print(json.dumps(rows[-1]), flush=True)
     out.write_text("".join(json.dumps(row) + "\n" for row in rows))
     print("| S | d | concentration, truth | rows | slack W | every reward | goals, largest | true, largest |")

@@ -31,9 +31,9 @@ def bounds_of_order(order: int):
         largest = tangent.MAX_SECOND_ORDER
         tangent.MAX_SECOND_ORDER = largest if order == 2 else 0
         plans = [best_plan(confidence.kernel, reward).policy for reward in rewards]
-        found = [certify.bounds(confidence, *pair).gaps for pair in zip(rewards, plans)]
+        gap_list = [certify.bounds(confidence, *pair).gaps for pair in zip(rewards, plans)]
         tangent.MAX_SECOND_ORDER = largest
-        return np.array([min(gaps[name] for name in BOUNDS) for gaps in found])
+        return np.array([min(gaps[name] for name in BOUNDS) for gaps in gap_list])
 
     return compute
 
@@ -42,41 +42,43 @@ def row(run: hf.Run, delta: float, first, second) -> dict:
     """Both certificates of one run, and the gaps of its goal rewards with either order."""
     model, confidence = run.problem.model, run.confidence(delta)
     uniform = run.certificate(delta)
-    began = time.process_time()
+    start_time = time.process_time()
     counts = run.evidence.since[confidence.bet]
-    given = model.space, model.valid, counts, confidence.ball, confidence.step, confidence.compared.is_out
-    found = direct(*given)
-    seconds = time.process_time() - began
-    began = time.process_time()
-    direct(*given, hinges=0)
-    without = time.process_time() - began
-    by_kappa = float(gap(*(np.float64(x) for x in (2 * found.hit, found.kappa, found.kappa))))
+    arguments = model.space, model.valid, counts, confidence.ball, confidence.step, confidence.compared.is_out
+    direct_bound = direct(*arguments)
+    seconds = time.process_time() - start_time
+    start_time = time.process_time()
+    direct(*arguments, hinges=0)
+    direct_seconds = time.process_time() - start_time
+    by_kappa = float(
+        gap(*(np.float64(x) for x in (2 * direct_bound.hit, direct_bound.kappa, direct_bound.kappa)))
+    )
     goals = np.stack([hf.goal(run.problem, s) for s in range(run.problem.num_states)])
-    one, two = (compute(confidence, goals) for compute in (first, second))
+    first_gaps, second_gaps = (compute(confidence, goals) for compute in (first, second))
     return {
         "uniform_eps": uniform.eps,
         "kappa_eps": min(by_kappa, uniform.eps),
-        "hinge_eps": min(found.eps, uniform.eps),
+        "hinge_eps": min(direct_bound.eps, uniform.eps),
         "uniform_kappa": uniform.parts["kappa"],
-        "direct_kappa": found.kappa,
-        "attained": found.attained / found.kappa,
-        "hinge_attained": found.hinge_attained / found.hinge,
-        "programmes": found.programmes,
-        "hinges": found.hinges,
+        "direct_kappa": direct_bound.kappa,
+        "attained": direct_bound.attained / direct_bound.kappa,
+        "hinge_attained": direct_bound.hinge_attained / direct_bound.hinge,
+        "programmes": direct_bound.programmes,
+        "hinges": direct_bound.hinges,
         "seconds": seconds,
-        "hinge_seconds": seconds - without,
-        "first_median": float(np.median(one)),
-        "first_max": float(one.max()),
-        "second_median": float(np.median(two)),
-        "second_max": float(two.max()),
+        "hinge_seconds": seconds - direct_seconds,
+        "first_median": float(np.median(first_gaps)),
+        "first_max": float(first_gaps.max()),
+        "second_median": float(np.median(second_gaps)),
+        "second_max": float(second_gaps.max()),
     }
 
 
 def table(rows: list[dict], columns: dict[str, str]) -> str:
     lines = ["| episodes | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
     for k in dict.fromkeys(row["episodes"] for row in rows):
-        found = [np.median([row[x] for row in rows if row["episodes"] == k]) for x in columns]
-        cells = [format(x, form) for x, form in zip(found, columns.values())]
+        medians = [np.median([row[x] for row in rows if row["episodes"] == k]) for x in columns]
+        cells = [format(x, form) for x, form in zip(medians, columns.values())]
         lines.append(f"| {k} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -21,8 +21,8 @@ SETTINGS = {
 }
 
 
-def median(found: hf.Sweep, field: str, **where: object) -> float:
-    return float(np.median(found.where(**where)[field]))
+def median(sweep: hf.Sweep, field: str, **conditions: object) -> float:
+    return float(np.median(sweep.where(**conditions)[field]))
 
 
 def table(corner: str, titles: list[str], rows: dict[str, list[str]]) -> str:
@@ -30,41 +30,41 @@ def table(corner: str, titles: list[str], rows: dict[str, list[str]]) -> str:
     return "\n".join([*lines, *(f"| {name} | " + " | ".join(cells) + " |" for name, cells in rows.items())])
 
 
-def gap_table(found: hf.Sweep) -> str:
-    looks = found.spec.checkpoints
+def gap_table(sweep: hf.Sweep) -> str:
+    looks = sweep.spec.checkpoints
     rows = {
-        f"{said}: {meaning}": [f"{median(found, field, explorer=name, episodes=k):.4f}" for k in looks]
-        for name, said in SETTINGS.items()
+        f"{label}: {meaning}": [f"{median(sweep, field, explorer=name, episodes=k):.4f}" for k in looks]
+        for name, label in SETTINGS.items()
         for field, meaning in FIELDS.items()
     }
     return table("median of seeds", [f"K={k}" for k in looks], rows)
 
 
-def horizon_table(found: hf.Sweep) -> str:
-    places = found.spec.problems
+def horizon_table(sweep: hf.Sweep) -> str:
+    places = sweep.spec.problems
     rows = {
-        f"K={k}": [f"{median(found, 'eps', episodes=k, problem=x):.3f}" for x in places]
-        for k in found.spec.checkpoints
+        f"K={k}": [f"{median(sweep, 'eps', episodes=k, problem=x):.3f}" for x in places]
+        for k in sweep.spec.checkpoints
     }
     return table("uniform eps", [f"H={x['horizon']}" for x in places.values()], rows)
 
 
-def design_table(found: hf.Sweep) -> str:
-    who = list(found.spec.explorers)
+def design_table(sweep: hf.Sweep) -> str:
+    explorers = list(sweep.spec.explorers)
     rows = {
-        x: [f"{median(found, 'efficiency', problem=x, explorer=e):.3f}" for e in who]
-        for x in found.spec.problems
+        x: [f"{median(sweep, 'efficiency', problem=x, explorer=e):.3f}" for e in explorers]
+        for x in sweep.spec.problems
     }
-    return table("K T / q at K=300", who, rows)
+    return table("K T / q at K=300", explorers, rows)
 
 
-def draw(found: hf.Sweep, path: Path) -> None:
+def draw(sweep: hf.Sweep, path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    checkpoints = found.spec.checkpoints
+    checkpoints = sweep.spec.checkpoints
     names = {
         "information": "information (optimal design)",
         "hf-ucrl-rfe++": "HF-UCRL-RFE++",
@@ -78,7 +78,7 @@ def draw(found: hf.Sweep, path: Path) -> None:
         ("certified for every reward at once", "certified for goal rewards (median of 64)"),
     ):
         for explorer, colour in colours.items():
-            y = [median(found, field, explorer=explorer, episodes=k) for k in checkpoints]
+            y = [median(sweep, field, explorer=explorer, episodes=k) for k in checkpoints]
             axis.loglog(checkpoints, y, "o-", color=colour, label=names[explorer], markersize=4)
         axis.set_title(title, fontsize=10)
         axis.set_xlabel("episodes")

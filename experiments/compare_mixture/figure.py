@@ -11,23 +11,23 @@ CURVES = ("gap", "own_gap", "eps")
 
 
 def load() -> list[dict]:
-    found = hf.load_sweep(HERE / "results")
+    sweep = hf.load_sweep(HERE / "results")
     names = ("explorer", "seed", "episodes", *CURVES)
-    return [dict(zip(names, row)) for row in zip(*(found[name].tolist() for name in names))]
+    return [dict(zip(names, row)) for row in zip(*(sweep[name].tolist() for name in names))]
 
 
 def table(rows: list[dict], curve: str) -> str:
     """Medians over the seeds, best at the end first."""
-    found = medians(rows, curve)
-    looks = sorted(next(iter(found.values())))
+    values = medians(rows, curve)
+    looks = sorted(next(iter(values.values())))
     lines = ["| explorer | " + " | ".join(f"K={k}" for k in looks) + " |", "|---" * (len(looks) + 1) + "|"]
-    for name in sorted(found, key=lambda name: found[name][looks[-1]]):
-        lines.append(f"| {name} | " + " | ".join(f"{found[name][k]:.3g}" for k in looks) + " |")
+    for name in sorted(values, key=lambda name: values[name][looks[-1]]):
+        lines.append(f"| {name} | " + " | ".join(f"{values[name][k]:.3g}" for k in looks) + " |")
     return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    found = load()
+    sweep = load()
     for curve in CURVES:
-        print(curve, table(found, curve), sep="\n\n", end="\n\n")
-    save_figure(plot_comparison(found), HERE / "results" / "compare.svg")
+        print(curve, table(sweep, curve), sep="\n\n", end="\n\n")
+    save_figure(plot_comparison(sweep), HERE / "results" / "compare.svg")

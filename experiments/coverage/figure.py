@@ -26,17 +26,19 @@ def table(rows: list[dict]) -> str:
     """One line per problem and algorithm."""
     heads = ["problem", "algorithm", *SETS.values(), "radius needed", "smallest scale", "nats needed"]
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
-    for place, name in dict.fromkeys((row["problem"], row["algorithm"]) for row in rows):
-        mine = {kind(row): row for row in rows if (row["problem"], row["algorithm"]) == (place, name)}
-        cells = [place, label(name)]
+    for problem, name in dict.fromkeys((row["problem"], row["algorithm"]) for row in rows):
+        rows_by_kind = {
+            kind(row): row for row in rows if (row["problem"], row["algorithm"]) == (problem, name)
+        }
+        cells = [problem, label(name)]
         for which in SETS:
-            row = mine.get(which)
+            row = rows_by_kind.get(which)
             cells.append("" if row is None else f"{row['violations']}/{row['seeds']} (<= {row['high']:.2g})")
-        paper, scaled = mine.get(("radius", "paper")), mine.get(("radius", "scaled"))
+        paper, scaled = rows_by_kind.get(("radius", "paper")), rows_by_kind.get(("radius", "scaled"))
         cells.append("" if paper is None else f"{paper['needed']:.3f}")
         scale = None if scaled is None else scaled["scale"]
         cells.append("" if scaled is None else "none" if scale is None else f"{scale:.3g}")
-        likelihood = mine.get(("likelihood", None))
+        likelihood = rows_by_kind.get(("likelihood", None))
         cells.append("" if likelihood is None else f"{likelihood['needed']:.2f}")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -50,14 +52,14 @@ def draw(rows: list[dict], path: Path) -> None:
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.8), layout="constrained", sharey=True)
     names = list(dict.fromkeys(row["algorithm"] for row in rows if kind(row) == ("radius", "paper")))
-    for place in dict.fromkeys(row["problem"] for row in rows):
+    for problem in dict.fromkeys(row["problem"] for row in rows):
         for axis, which, field in ((left, "paper", "needed"), (right, "scaled", "scale")):
-            found = {
+            shares = {
                 row["algorithm"]: row[field]
                 for row in rows
-                if row["problem"] == place and kind(row) == ("radius", which) and row[field] is not None
+                if row["problem"] == problem and kind(row) == ("radius", which) and row[field] is not None
             }
-            axis.plot(list(found.values()), [names.index(x) for x in found], "o", label=place)
+            axis.plot(list(shares.values()), [names.index(x) for x in shares], "o", label=problem)
     left.axvline(1.0, color="0.6", linewidth=0.8, linestyle=":")
     left.set_xlabel("share of the paper's radius that was needed")
     right.set_xlabel("smallest scale that covers")
@@ -71,6 +73,6 @@ def draw(rows: list[dict], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    found = load(HERE / "results" / "rows.jsonl")
-    print(table(found))
-    draw(found, HERE / "results" / "figure.svg")
+    stored_rows = load(HERE / "results" / "rows.jsonl")
+    print(table(stored_rows))
+    draw(stored_rows, HERE / "results" / "figure.svg")

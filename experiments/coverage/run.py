@@ -39,14 +39,14 @@ def clopper_pearson(failures: int, trials: int, confidence: float = 0.95) -> tup
     return low, high
 
 
-def counted(is_outside: np.ndarray) -> dict:
+def count_outside(is_outside: np.ndarray) -> dict:
     """How often, of how many, and the exact interval."""
     failures, trials = int(is_outside.sum()), len(is_outside)
     low, high = clopper_pearson(failures, trials)
     return {"violations": failures, "seeds": trials, "rate": failures / trials, "low": low, "high": high}
 
 
-def needed(x: np.ndarray, delta: float) -> float:
+def needed_scale(x: np.ndarray, delta: float) -> float:
     """The smallest multiple of a radius that would have held the truth in a share 1 - delta of the runs."""
     return float(np.quantile(x, 1 - delta, method="higher"))
 
@@ -54,14 +54,14 @@ def needed(x: np.ndarray, delta: float) -> float:
 class Question:
     """One algorithm on one problem; `options` are those with the paper's constants, where it has any."""
 
-    def __init__(self, world: dict, who: dict, spec: Spec) -> None:
-        self.problem, self.spec = build_problem(world), spec
-        self.explorer, self.options = who["name"], explorer_options(who)
+    def __init__(self, problem_settings: dict, explorer_settings: dict, spec: Spec) -> None:
+        self.problem, self.spec = build_problem(problem_settings), spec
+        self.explorer, self.options = explorer_settings["name"], explorer_options(explorer_settings)
         self.has_radius = "constants" in self.options
         needs_reward = "reward" in hf.explorers(all=True)[self.explorer]["options"]
-        self.reward = build_reward(self.problem, world) if needs_reward else None
+        self.reward = build_reward(self.problem, problem_settings) if needs_reward else None
 
-    def explored(self, seeds: int, options: dict, **settings):
+    def explore(self, seeds: int, options: dict, **settings):
         return hf.explore_many(
             self.problem,
             self.explorer,
@@ -73,65 +73,68 @@ class Question:
             **settings,
         )
 
-    def paper(self, seeds: int, few: int) -> Iterator[dict]:
+    def paper(self, seeds: int, num_rows: int) -> Iterator[dict]:
         """With the paper's constants, where there are any: likelihood set, certificate, radius, and claimed gap."""
         delta, looks = self.spec.delta, self.spec.checkpoints
         constants = {"constants": "paper"} if self.has_radius else {}
-        batch = self.explored(few, self.options, checkpoints=looks, curves=["gap", "eps"])
+        batch = self.explore(num_rows, self.options, checkpoints=looks, curves=["gap", "eps"])
         gap, eps = batch.curves["gap"], batch.curves["eps"]
         medians = {"median_gap": float(np.median(gap[:, -1])), "median_eps": float(np.median(eps[:, -1]))}
-        yield {"set": "certificate", **counted((gap > eps + 1e-9).any(1)), **medians}
-        batch = self.explored(seeds, self.options, checkpoints=looks, curves=["own_gap", "excess"])
+        yield {"set": "certificate", **count_outside((gap > eps + 1e-9).any(1)), **medians}
+        batch = self.explore(seeds, self.options, checkpoints=looks, curves=["own_gap", "excess"])
         excess = batch.curves["excess"].max(1)
         # theta_star is outside when the evidence against it, excess + log(1/delta), exceeds log(1/delta)
-        share = 1 + needed(excess, delta) / float(np.log(1 / delta))
-        yield {"set": "likelihood", **counted(excess > 0), "needed": share}
+        share = 1 + needed_scale(excess, delta) / float(np.log(1 / delta))
+        yield {"set": "likelihood", **count_outside(excess > 0), "needed": share}
         if not self.has_radius:
             return
         ratio = batch.records["truth_ratio"].max(1)
-        yield {"set": "radius", **constants, **counted(ratio > 1), "needed": needed(ratio, delta)}
+        yield {"set": "radius", **constants, **count_outside(ratio > 1), "needed": needed_scale(ratio, delta)}
         if batch[0].explorer.claim(self.problem.model, batch[0].progress.state) is not None:
             eps = np.array([run.certificate(method="paper").eps for run in batch])
             outside = batch.curves["own_gap"][:, -1] > eps + 1e-9
-            yield {"set": "claim", **constants, **counted(outside), "median_eps": float(np.median(eps))}
+            yield {"set": "claim", **constants, **count_outside(outside), "median_eps": float(np.median(eps))}
 
-    def scaled(self, seeds: int, few: int) -> Iterator[dict]:
+    def scaled(self, seeds: int, few_seeds: int) -> Iterator[dict]:
         """The smallest scale that covers."""
         if self.has_radius:
-            yield {"set": "radius", "constants": "scaled", **self.smallest(few)}
+            yield {"set": "radius", "constants": "scaled", **self.smallest(few_seeds)}
 
     def smallest(self, seeds: int) -> dict:
         """The smallest scale from which on violations stay below delta, with 97.5 % confidence at each scale."""
-        (low, high), found = SCALES, None
+        (low, high), best = SCALES, None
         options = self.options | {"constants": "scaled"}
         for _ in range(ROUNDS):
             scales = np.geomspace(low, high, VALUES + 2)[1:-1]
-            batch = self.explored(seeds, options, over={"scale": scales})
+            batch = self.explore(seeds, options, over={"scale": scales})
             outside = (batch.records["truth_ratio"].max(1) > 1).reshape(len(scales), seeds)
             fails = [clopper_pearson(int(x.sum()), seeds)[1] > self.spec.delta for x in outside]
             first = max((i + 1 for i, x in enumerate(fails) if x), default=0)
             if first < len(scales):
-                high, found = float(scales[first]), {"scale": float(scales[first]), **counted(outside[first])}
+                high, best = (
+                    float(scales[first]),
+                    {"scale": float(scales[first]), **count_outside(outside[first])},
+                )
             low = float(scales[first - 1]) if first else low
-        return found or {"scale": None, "seeds": seeds}
+        return best or {"scale": None, "seeds": seeds}
 
 
 def answers(task: tuple[str, str, str, Spec, int, int]) -> list[dict]:
     """All rows of a task, with what they were made by."""
     import jax
 
-    name, place, part, spec, seeds, few = task
-    asked = {"problem": place, "algorithm": spec.explorers[name]["name"]}
-    asked |= {"episodes": spec.episodes, "delta": spec.delta}
-    made = {
+    name, problem, part, spec, seeds, few_seeds = task
+    question_fields = {"problem": problem, "algorithm": spec.explorers[name]["name"]}
+    question_fields |= {"episodes": spec.episodes, "delta": spec.delta}
+    provenance = {
         "date": datetime.date.today().isoformat(),
         "device": jax.devices()[0].device_kind,
         "versions": versions(),
     }
     rows, clock = [], time.perf_counter()
-    question = Question(spec.problems[place], spec.explorers[name], spec)
-    for row in {"paper": question.paper, "scaled": question.scaled}[part](seeds, few):
-        rows.append(asked | row | {"seconds": round(time.perf_counter() - clock, 2)} | made)
+    question = Question(spec.problems[problem], spec.explorers[name], spec)
+    for row in {"paper": question.paper, "scaled": question.scaled}[part](seeds, few_seeds):
+        rows.append(question_fields | row | {"seconds": round(time.perf_counter() - clock, 2)} | provenance)
         clock = time.perf_counter()
     return rows
 
@@ -164,15 +167,15 @@ def main() -> None:
         looks = [k for k in spec.checkpoints if k <= args.episodes]
         spec = replace(spec, episodes=args.episodes, checkpoints=looks)
     tasks = [
-        (name, place, part, spec, args.seeds, args.few)
+        (name, problem, part, spec, args.seeds, args.few)
         for name in args.algorithms.split(",")
-        for place in args.problems.split(",")
+        for problem in args.problems.split(",")
         for part in ("paper", "scaled")
     ]
     args.out.parent.mkdir(exist_ok=True)
     with args.out.open("a") as file:
 
-        def keep(rows: list[dict]) -> None:
+        def write_rows(rows: list[dict]) -> None:
             for row in rows:
                 file.write(json.dumps(row) + "\n")
                 print({key: x for key, x in row.items() if key != "versions"}, flush=True)
@@ -180,12 +183,12 @@ def main() -> None:
 
         if args.workers == 1:
             for task in tasks:
-                keep(answers(task))
+                write_rows(answers(task))
             return
         one_core()  # here, so that workers have it before they load anything
         with multiprocessing.get_context("spawn").Pool(args.workers) as pool:
             for rows in pool.imap_unordered(answers, tasks, chunksize=1):
-                keep(rows)
+                write_rows(rows)
 
 
 if __name__ == "__main__":

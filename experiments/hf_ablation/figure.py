@@ -11,8 +11,8 @@ NAMES = ("explorer", "episodes", "own_gap", "gap", "eps", "oracle_calls")
 
 
 def load() -> list[dict]:
-    found = hf.load_sweep(HERE / "results")
-    return [dict(zip(NAMES, row)) for row in zip(*(found[name].tolist() for name in NAMES))]
+    sweep = hf.load_sweep(HERE / "results")
+    return [dict(zip(NAMES, row)) for row in zip(*(sweep[name].tolist() for name in NAMES))]
 
 
 def interval(x: np.ndarray) -> tuple[float, float, float]:
@@ -38,11 +38,11 @@ def summary(rows: list[dict], field: str) -> dict[str, dict[int, tuple[float, fl
 
 
 def table(rows: list[dict], field: str) -> str:
-    found = summary(rows, field)
-    checkpoints = list(next(iter(found.values())))
+    medians = summary(rows, field)
+    checkpoints = list(next(iter(medians.values())))
     lines = ["| setting | " + " | ".join(f"k={k}" for k in checkpoints) + " | oracle calls |"]
     lines.append("|---" * (len(checkpoints) + 2) + "|")
-    for name, by_k in found.items():
+    for name, by_k in medians.items():
         last = [
             row["oracle_calls"]
             for row in rows
@@ -76,8 +76,8 @@ def draw(rows: list[dict], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    found = load()
-    print("Worst gap, planned in the explorer's own estimate\n\n" + table(found, "own_gap"))
-    print("\nWorst gap, planned in the maximum-likelihood model\n\n" + table(found, "gap"))
-    print("\nUniform certificate (delta = 0.05)\n\n" + table(found, "eps"))
-    draw(found, HERE / "results" / "figure.svg")
+    sweep = load()
+    print("Worst gap, planned in the explorer's own estimate\n\n" + table(sweep, "own_gap"))
+    print("\nWorst gap, planned in the maximum-likelihood model\n\n" + table(sweep, "gap"))
+    print("\nUniform certificate (delta = 0.05)\n\n" + table(sweep, "eps"))
+    draw(sweep, HERE / "results" / "figure.svg")

@@ -33,11 +33,11 @@ def table(rows: list[dict]) -> str:
         for episodes in sorted({row["episodes"] for row in rows}):
             for method in METHODS:
                 key = {"support": support, "episodes": episodes, "method": method}
-                found = [row for row in rows if key.items() <= row.items()]
-                width, loss = (np.median([row[x] for row in found]) for x in ("width", "loss"))
-                false = sum(not row["is_valid"] for row in found)
+                matches = [row for row in rows if key.items() <= row.items()]
+                width, loss = (np.median([row[x] for row in matches]) for x in ("width", "loss"))
+                false = sum(not row["is_valid"] for row in matches)
                 cells = [support, f"{episodes:,}", method, "no" if "fixed" in method else "yes"]
-                cells += [f"{width:.4f}", f"{loss:.4f}", f"{false} of {len(found)}"]
+                cells += [f"{width:.4f}", f"{loss:.4f}", f"{false} of {len(matches)}"]
                 lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

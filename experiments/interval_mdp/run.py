@@ -101,14 +101,14 @@ def by_storm(model: ExplicitModel, folder: Path) -> dict[str, float]:
     """Robust and cooperative optima, and the time for them."""
     path = str(folder / "lake.drn")
     model.to_drn(path)
-    built = stormpy.build_model_from_drn[stormpy.Interval](path)
+    storm_model = stormpy.build_model_from_drn[stormpy.Interval](path)
     (question,) = stormpy.parse_properties(f'Pmax=? [F<={H - 1} "goal"]')
-    found, begun = {}, time.perf_counter()
+    values, start_time = {}, time.perf_counter()
     for name in ("ROBUST", "COOPERATIVE"):
         mode = getattr(stormpy.UncertaintyResolutionMode, name)
-        checked_ = stormpy.model_checking(built, question, uncertainty_resolution_mode=mode)
-        found[name] = checked_.get_value(built.initial_states[0])
-    return found | {"seconds": time.perf_counter() - begun}
+        result = stormpy.model_checking(storm_model, question, uncertainty_resolution_mode=mode)
+        values[name] = result.get_value(storm_model.initial_states[0])
+    return values | {"seconds": time.perf_counter() - start_time}
 
 
 def rows(support: str, episodes: int, seed: int, folder: Path) -> list[dict]:
@@ -116,9 +116,9 @@ def rows(support: str, episodes: int, seed: int, folder: Path) -> list[dict]:
     problem = hf.from_gymnasium("FrozenLake-v1", horizon=H).as_tabular(support=support)
     run = hf.explore(problem, episodes=episodes, seed=seed, progress=False)
     event = reach(problem, GOAL)
-    begun = time.perf_counter()
+    start_time = time.perf_counter()
     plan = run.plan(event, delta=DELTA)
-    seconds = time.perf_counter() - begun
+    seconds = time.perf_counter() - start_time
     kernel, target = problem.kernel().dense(), np.arange(problem.num_states) == GOAL
 
     def true(policy: np.ndarray | None) -> float:
@@ -128,11 +128,13 @@ def rows(support: str, episodes: int, seed: int, folder: Path) -> list[dict]:
             V = np.where(target, 1.0, Q.max(1) if policy is None else Q[np.arange(len(V)), policy[h]])
         return float(V[0])
 
-    own, best = true(plan.policy), true(None)
+    own_value, best = true(plan.policy), true(None)
     common = {"support": support, "episodes": episodes, "seed": seed}
-    is_valid = plan.value_low - 1e-9 <= own <= plan.value_high + 1e-9 and best - own <= plan.gap + 1e-9
+    is_valid = (
+        plan.value_low - 1e-9 <= own_value <= plan.value_high + 1e-9 and best - own_value <= plan.gap + 1e-9
+    )
     out = [common | {"method": "ours", "width": plan.value_high - plan.value_low, "loss": plan.gap}]
-    out[0] |= {"seconds": seconds, "is_valid": bool(is_valid), "true_loss": best - own}
+    out[0] |= {"seconds": seconds, "is_valid": bool(is_valid), "true_loss": best - own_value}
     sets = {"ours, projected": run.confidence(DELTA).entry_intervals()}
     sets |= {name: entries(run, method, DELTA) for name, method in ENTRIES.items()}
     half = run.confidence(DELTA / 2).entry_intervals(), entries(run, kt, DELTA / 2)
@@ -150,8 +152,8 @@ def rows(support: str, episodes: int, seed: int, folder: Path) -> list[dict]:
         solved = by_storm(model, folder)
         contains = bool(
             (
-                (model.low - 1e-9 <= kernel_of(model, kernel))
-                & (kernel_of(model, kernel) <= model.high + 1e-9)
+                (model.low - 1e-9 <= to_storm_rows(model, kernel))
+                & (to_storm_rows(model, kernel) <= model.high + 1e-9)
             ).all()
         )
         row = {"method": name, "width": ends[1] - ends[0], "loss": solved["COOPERATIVE"] - solved["ROBUST"]}
@@ -161,7 +163,7 @@ def rows(support: str, episodes: int, seed: int, folder: Path) -> list[dict]:
     return out
 
 
-def kernel_of(model: ExplicitModel, kernel: np.ndarray) -> np.ndarray:
+def to_storm_rows(model: ExplicitModel, kernel: np.ndarray) -> np.ndarray:
     """The true probability of every branch."""
     A = kernel.shape[1]
     choice = model.choice_of
@@ -173,13 +175,13 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--out", type=Path, default=HERE / "results" / "rows.jsonl")
-    given = parser.parse_args()
+    args = parser.parse_args()
     from tempfile import TemporaryDirectory
 
-    with TemporaryDirectory() as folder, given.out.open("w") as file:
-        for episodes in given.episodes:
+    with TemporaryDirectory() as folder, args.out.open("w") as file:
+        for episodes in args.episodes:
             for support in ("any", "given"):
-                for seed in range(given.seeds):
+                for seed in range(args.seeds):
                     for row in rows(support, episodes, seed, Path(folder)):
                         file.write(json.dumps(row) + "\n")
                     file.flush()

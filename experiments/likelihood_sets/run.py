@@ -24,8 +24,8 @@ NUMBERS = ("claim", "4U", "4T", "N", "uniform", "evidence", "slack", "4V_hat", "
 
 def row(problem: hf.Problem, seed: int) -> dict[str, float]:
     """One run. The budget is declared, for bets as well."""
-    how = {"episodes": EPISODES, "budget": EPISODES, "seed": seed, "progress": False}
-    run = hf.explore(problem, "hf-ucrl-rfe++", **how, **OPTIONS)
+    settings = {"episodes": EPISODES, "budget": EPISODES, "seed": seed, "progress": False}
+    run = hf.explore(problem, "hf-ucrl-rfe++", **settings, **OPTIONS)
     claim = run.certificate(method="paper")
     parts = claim.parts
     own = 4 * parts["relaxed"], 4 * parts["total_variance"], parts["likelihood_ratio"]
@@ -44,10 +44,10 @@ def main() -> None:
             for horizon in horizons:
                 problem = hf.make(kind, horizon=horizon, **sizes)
                 for seed in range(SEEDS):
-                    found = row(problem, seed)
-                    medians[name, horizon].append(found)
-                    shown = {key: f"{x:.4g}" for key, x in found.items()}
-                    out.writerow({"problem": name, "horizon": horizon, "seed": seed} | shown)
+                    measurements = row(problem, seed)
+                    medians[name, horizon].append(measurements)
+                    texts = {key: f"{x:.4g}" for key, x in measurements.items()}
+                    out.writerow({"problem": name, "horizon": horizon, "seed": seed} | texts)
                     file.flush()
     for (name, horizon), rows in medians.items():
         print(name, horizon, *(f"{key} {median(x[key] for x in rows):.3f}" for key in NUMBERS))

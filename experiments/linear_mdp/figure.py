@@ -46,20 +46,20 @@ def gaps_table(rows: list[dict], problem: str) -> str:
         cells = [explorer]
         for steps in ("pooled", "own"):
             for k in looks:
-                found = chosen(rows, explorer=explorer, steps=steps, episodes=k)
-                cells.append(" ".join(number(median(found, kind)) for kind in KINDS))
+                matches = chosen(rows, explorer=explorer, steps=steps, episodes=k)
+                cells.append(" ".join(number(median(matches, kind)) for kind in KINDS))
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
 def design_line(rows: list[dict]) -> str:
-    found = [row for row in rows if "KT/d" in row]
-    told = []
-    for problem in values(found, "problem"):
-        for k in values(found, "episodes"):
-            x = [row["KT/d"] for row in chosen(found, problem=problem, episodes=k)]
-            told.append(f"{problem}, K = {k:,}: median {np.median(x):.4f}, largest {max(x):.4f}")
-    return "K T/d of linear-design, pooled. " + "; ".join(told)
+    design_rows = [row for row in rows if "KT/d" in row]
+    sentences = []
+    for problem in values(design_rows, "problem"):
+        for k in values(design_rows, "episodes"):
+            x = [row["KT/d"] for row in chosen(design_rows, problem=problem, episodes=k)]
+            sentences.append(f"{problem}, K = {k:,}: median {np.median(x):.4f}, largest {max(x):.4f}")
+    return "K T/d of linear-design, pooled. " + "; ".join(sentences)
 
 
 def certificates_table(rows: list[dict], problem: str) -> str:
@@ -68,17 +68,20 @@ def certificates_table(rows: list[dict], problem: str) -> str:
     lines = [f"| {NAMES[problem]}, {seeds} seeds | " + " | ".join(f"K = {k:,}" for k in looks) + " |"]
     lines.append("|---" * (1 + len(looks)) + "|")
     for explorer in values(rows, "explorer"):
-        here = chosen(rows, explorer=explorer)
+        own_rows = chosen(rows, explorer=explorer)
         cells = [
-            number(median(chosen(here, episodes=k), "eps")) if chosen(here, episodes=k) else "" for k in looks
+            number(median(chosen(own_rows, episodes=k), "eps")) if chosen(own_rows, episodes=k) else ""
+            for k in looks
         ]
         lines.append(f"| {explorer}: every reward | " + " | ".join(cells) + " |")
         for kind in KINDS:
             cells = []
             for k in looks:
-                found = chosen(here, episodes=k)
+                matches = chosen(own_rows, episodes=k)
                 fields = (f"{kind}_median", f"{kind}_max", f"{kind}_later", f"{kind}_true")
-                cells.append(" / ".join(number(median(found, field)) for field in fields) if found else "")
+                cells.append(
+                    " / ".join(number(median(matches, field)) for field in fields) if matches else ""
+                )
             lines.append(f"| {explorer}: {TITLES[kind]} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -92,12 +95,12 @@ def draw(rows: list[dict], path: Path) -> None:
 
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained")
     for axis, problem in ((left, "lock"), (middle, "small")):
-        here = chosen(rows, part="certificates", problem=problem, explorer="linear-design")
-        ks = values(here, "episodes")
+        design_rows = chosen(rows, part="certificates", problem=problem, explorer="linear-design")
+        ks = values(design_rows, "episodes")
         for kind, colour in COLOURS.items():
             for field, style in ((f"{kind}_median", "o-"), (f"{kind}_later", ".:")):
                 field = "eps" if kind == "eps" else field
-                y = [median(chosen(here, episodes=k), field) for k in ks]
+                y = [median(chosen(design_rows, episodes=k), field) for k in ks]
                 text = TITLES[kind] if style == "o-" else None
                 axis.loglog(ks, y, style, color=colour, label=text, markersize=4, linewidth=1.2)
         axis.set_title(NAMES[problem], fontsize=10)
@@ -106,12 +109,12 @@ def draw(rows: list[dict], path: Path) -> None:
     left.legend(
         fontsize=7, frameon=False, loc="lower left", title="declared: lines; later: dots", title_fontsize=7
     )
-    here = chosen(
+    design_rows = chosen(
         rows, part="gaps", problem="lock", episodes=max(values(chosen(rows, part="gaps"), "episodes"))
     )
-    explorers = values(here, "explorer")[::-1]
+    explorers = values(design_rows, "explorer")[::-1]
     for steps, marker in (("pooled", "o"), ("own", "x")):
-        x = [max(median(chosen(here, steps=steps, explorer=e), "goals"), 1e-6) for e in explorers]
+        x = [max(median(chosen(design_rows, steps=steps, explorer=e), "goals"), 1e-6) for e in explorers]
         right.semilogx(x, range(len(explorers)), marker, color="#d1570a", label=f"steps {steps}")
     right.set_yticks(range(len(explorers)), explorers, fontsize=8)
     right.set_xlabel("worst true loss over all goals, K = 3,000")
@@ -124,8 +127,13 @@ def draw(rows: list[dict], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    found = load(HERE / "results" / "rows.jsonl")
-    tables = [gaps_table(found, problem) for problem in values(chosen(found, part="gaps"), "problem")]
-    tables += [certificates_table(found, p) for p in values(chosen(found, part="certificates"), "problem")]
-    print(*tables, design_line(found), sep="\n\n")
-    draw(found, HERE / "results" / "linear.svg")
+    stored_rows = load(HERE / "results" / "rows.jsonl")
+    tables = [
+        gaps_table(stored_rows, problem) for problem in values(chosen(stored_rows, part="gaps"), "problem")
+    ]
+    tables += [
+        certificates_table(stored_rows, p)
+        for p in values(chosen(stored_rows, part="certificates"), "problem")
+    ]
+    print(*tables, design_line(stored_rows), sep="\n\n")
+    draw(stored_rows, HERE / "results" / "linear.svg")

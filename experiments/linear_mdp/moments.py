@@ -28,11 +28,11 @@ def main() -> None:
                 problem, episodes=episodes, budget=episodes, rewards=list(goals.values()), progress=False
             )
             confidence = run.confidence(DELTA)
-            without = dataclasses.replace(confidence, whole=None)
+            without_moments = dataclasses.replace(confidence, whole=None)
             for s, goal in goals.items():
                 plan = run.plan(goal, delta=DELTA)
-                before = without.bounds(run.resolved(goal).table, plan.policy)
-                least, true = min(before.gaps.values()), hf.true_gap(problem, goal, plan.policy)
+                step_bounds = without_moments.bounds(run.resolved(goal).table, plan.policy)
+                least, true = min(step_bounds.gaps.values()), hf.true_gap(problem, goal, plan.policy)
                 print(
                     f"{name}, K = {episodes:,}, goal {s}: value {plan.value:.4f}, bound without {least:.4f}, "
                     f"with {plan.gap:.4f} ({plan.certificate.method}), true {true:.1g}",

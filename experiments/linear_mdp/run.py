@@ -16,7 +16,7 @@ ROUNDING = 1e-9
 KINDS = ("goals", "sets", "dense", "linear")
 
 
-def rewards_of(problem, number: int) -> dict:
+def sample_rewards(problem, number: int) -> dict:
     """Every goal, and random rewards of three kinds: half of the states at the end, dense, linear in the features."""
     import numpy as np
 
@@ -53,8 +53,8 @@ def gap_rows(task: dict) -> list[dict]:
     if name != "uniform" and options.get("constants") != "paper":  # literal constants settle the steps
         options["steps"] = task["steps"]
     model = "likelihood" if task["steps"] == "pooled" or name == "uniform" else "explorer"
-    rewards, last = rewards_of(problem, sweep["random_rewards"]), sweep["gaps"]["checkpoints"][-1]
-    run, out, spent = None, [], time.process_time()
+    rewards, last = sample_rewards(problem, sweep["random_rewards"]), sweep["gaps"]["checkpoints"][-1]
+    run, out, cpu_start = None, [], time.process_time()
     for k in sweep["gaps"]["checkpoints"]:
         if run is None:
             run = hf.explore(
@@ -70,7 +70,7 @@ def gap_rows(task: dict) -> list[dict]:
         row["visited_pairs"] = int((np.asarray(run.evidence.visits) > 0).sum())
         if name == "linear-design" and task["steps"] == "pooled":
             row["KT/d"] = float(k * run.records["information"][-1] / problem.model.dim)
-        out.append(row | {"cpu_s": round(time.process_time() - spent, 1)})
+        out.append(row | {"cpu_s": round(time.process_time() - cpu_start, 1)})
     return out
 
 
@@ -81,26 +81,32 @@ def certificate_rows(task: dict) -> list[dict]:
     import horizonfree as hf
 
     sweep, problem, K = task["sweep"], make(task["sweep"], task["problem"]), task["budget"]
-    what, delta = sweep["certificates"], sweep["delta"]
-    suite = rewards_of(problem, sweep["random_rewards"])
-    step = {kind: max(1, len(x) // what["per_kind"]) for kind, x in suite.items()}
-    chosen = {kind: x[:: step[kind]][: what["per_kind"]] for kind, x in suite.items()}
-    declared = [reward for kind in KINDS for reward in chosen[kind]]
-    size = what["family"] * problem.num_states
-    rest = rewards_of(problem, size - len(declared))["dense"] if size > len(declared) else []
+    settings, delta = sweep["certificates"], sweep["delta"]
+    suite = sample_rewards(problem, sweep["random_rewards"])
+    step = {kind: max(1, len(x) // settings["per_kind"]) for kind, x in suite.items()}
+    selected = {kind: x[:: step[kind]][: settings["per_kind"]] for kind, x in suite.items()}
+    declared_rewards = [reward for kind in KINDS for reward in selected[kind]]
+    size = settings["family"] * problem.num_states
+    remaining = (
+        sample_rewards(problem, size - len(declared_rewards))["dense"] if size > len(declared_rewards) else []
+    )
     run = hf.explore(
         problem,
         task["explorer"],
         episodes=K,
         budget=K,
         seed=task["seed"],
-        rewards=declared + rest,
+        rewards=declared_rewards + remaining,
         delta=delta,
         progress=False,
     )
     row = {key: task[key] for key in ("part", "problem", "explorer", "seed")}
-    row |= {"episodes": K, "family": len(declared) + len(rest), "eps": run.certificate(delta).eps}
-    for kind, rewards in chosen.items():
+    row |= {
+        "episodes": K,
+        "family": len(declared_rewards) + len(remaining),
+        "eps": run.certificate(delta).eps,
+    }
+    for kind, rewards in selected.items():
         plans = [run.plan(reward, delta=delta) for reward in rewards]
         gaps = np.array([plan.gap for plan in plans])
         true = np.array([hf.true_gap(problem, r, plan.policy) for r, plan in zip(rewards, plans)])
@@ -109,8 +115,8 @@ def certificate_rows(task: dict) -> list[dict]:
         row |= {f"{kind}_median": float(np.median(gaps)), f"{kind}_max": float(gaps.max())}
         row[f"{kind}_true"] = float(true.max())
         # the same reward a little smaller was not declared
-        later = [run.plan(reward * (1 - 1e-9), delta=delta).gap for reward in rewards]
-        row[f"{kind}_later"] = float(np.median(later))
+        scaled_gaps = [run.plan(reward * (1 - 1e-9), delta=delta).gap for reward in rewards]
+        row[f"{kind}_later"] = float(np.median(scaled_gaps))
     return [row]
 
 
@@ -121,13 +127,13 @@ def rows(task: dict) -> list[dict]:
 
 def tasks(sweep: dict, seeds: int) -> list[dict]:
     """Every run, short ones first."""
-    gaps, what, out = sweep["gaps"], sweep["certificates"], []
+    gaps, certificates, out = sweep["gaps"], sweep["certificates"], []
     for problem in gaps["problems"]:
         for steps in gaps["steps"]:
             for explorer in gaps["explorers"]:
                 common = {"part": "gaps", "problem": problem, "steps": steps, "explorer": explorer}
                 out += [common | {"seed": seed} for seed in range(seeds)]
-    for explorer, problems in what["budgets"].items():
+    for explorer, problems in certificates["budgets"].items():
         for problem, budgets in problems.items():
             for budget in budgets:
                 common = {"part": "certificates", "problem": problem, "explorer": explorer, "budget": budget}

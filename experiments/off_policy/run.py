@@ -72,26 +72,26 @@ def row(problem: hf.Problem, policy: np.ndarray, episodes: int, seed: int) -> di
     final = np.zeros(16, bool)
     final[[5, 7, 11, 12, GOAL]] = True
     rng = np.random.default_rng(seed)
-    found = sampling(importance_weights(s, a, policy, final), s[:, STEPS] == GOAL, rng)
-    known = hf.Tabular(16, 4, STEPS + 1, terminal=[5, 7, 11, 12, GOAL])
-    plan = hf.from_episodes(known, (s, a[:, :STEPS])).evaluate(hf.goal(known, GOAL), policy)
-    found["this library, proved"] = [plan.value_low, plan.value_high]
-    found["this library, likely (Dirichlet prior)"] = list(plan.credible_interval(LEVEL))
-    return found
+    estimates = sampling(importance_weights(s, a, policy, final), s[:, STEPS] == GOAL, rng)
+    model_class = hf.Tabular(16, 4, STEPS + 1, terminal=[5, 7, 11, 12, GOAL])
+    plan = hf.from_episodes(model_class, (s, a[:, :STEPS])).evaluate(hf.goal(model_class, GOAL), policy)
+    estimates["this library, proved"] = [plan.value_low, plan.value_high]
+    estimates["this library, likely (Dirichlet prior)"] = list(plan.credible_interval(LEVEL))
+    return estimates
 
 
 def table(rows: list[dict]) -> str:
     """Medians of the ends, and how many intervals contain the truth."""
     lines = ["| policy | interval | low | high | contains the truth |", "|---|---|---|---|---|"]
     for name in dict.fromkeys(x["policy"] for x in rows):
-        own = [x for x in rows if x["policy"] == name]
-        truth = own[0]["truth"]
-        for method in own[0]["intervals"]:
-            ends = np.array([x["intervals"][method] for x in own])
+        policy_rows = [x for x in rows if x["policy"] == name]
+        truth = policy_rows[0]["truth"]
+        for method in policy_rows[0]["intervals"]:
+            ends = np.array([x["intervals"][method] for x in policy_rows])
             inside = int(((ends[:, 0] <= truth + 1e-12) & (truth <= ends[:, 1] + 1e-12)).sum())
             low, high = np.median(ends, axis=0)
             lines.append(
-                f"| {name}, truth {truth:.3f} | {method} | {low:.3f} | {high:.3f} | {inside} of {len(own)} |"
+                f"| {name}, truth {truth:.3f} | {method} | {low:.3f} | {high:.3f} | {inside} of {len(policy_rows)} |"
             )
     return "\n".join(lines)
 

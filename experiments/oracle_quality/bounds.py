@@ -17,12 +17,12 @@ TILDE, HAT = 0, 1
 
 
 @jax.jit
-def bounds(prepared, beta):
+def bounds(prepared_model, beta):
     """Raw value of 3 x 60 sweeps, W and U."""
-    H, S = prepared.space.horizon, prepared.space.num_states
+    H, S = prepared_model.space.horizon, prepared_model.space.num_states
     warm = oracle.Point(jnp.zeros((H, S), jnp.int32), jnp.int32(H - 1), jnp.ones(S, bool))
-    found = oracle.ascent(jax.random.key(0), prepared, beta, beta, warm, chains=3, sweeps=60)
-    return found.raw, found.upper, prepared.space.at_start(oracle.relaxed(prepared, beta)[1][0])
+    ascent = oracle.ascent(jax.random.key(0), prepared_model, beta, beta, warm, chains=3, sweeps=60)
+    return ascent.raw, ascent.upper, prepared_model.space.at_start(oracle.relaxed(prepared_model, beta)[1][0])
 
 
 def main() -> None:
@@ -38,11 +38,13 @@ def main() -> None:
             for beta in (0.1, 0.03):
                 raw, W, U = bounds(full, beta)
                 raw_free, W_free, _ = bounds(free, beta)
-                closer, closer_free = (oracle.total_variance_bound(x, beta) for x in (full, free))
+                variance_bound, variance_bound_free = (
+                    oracle.total_variance_bound(x, beta) for x in (full, free)
+                )
                 print(
                     f"K={K} beta={beta}: value {raw:.4f}, over it W {W / raw:.2f}, U {U / raw:.2f}, "
-                    f"total variance {closer / raw:.2f}; hat-free {raw_free:.4f}, W {W_free / raw_free:.2f}, "
-                    f"total variance {closer_free / raw_free:.2f}",
+                    f"total variance {variance_bound / raw:.2f}; hat-free {raw_free:.4f}, W {W_free / raw_free:.2f}, "
+                    f"total variance {variance_bound_free / raw_free:.2f}",
                     flush=True,
                 )
 

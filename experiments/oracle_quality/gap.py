@@ -47,13 +47,13 @@ def numbers(seed: int, episodes: int) -> dict[str, float]:
     prepared = prepared_in(problem.space, run.confidence(0.05))
     M, Y0 = map(float, largest(*to_device((problem.model, prepared))))
     F, p, box = (np.asarray(x) for x in (prepared.F_tilde, prepared.p, prepared.box_tilde))
-    at_start, tried = prepared.space.at_start, []
+    at_start, rows = prepared.space.at_start, []
     for mu in MUS:
         g = np.minimum(BETA * penalised_max(F, p, mu / BETA, box), 0.5)
-        tried.append(mu / 4 + float(at_start(gather(prepared, g, g))))
+        rows.append(mu / 4 + float(at_start(gather(prepared, g, g))))
     U = float(at_start(oracle.relaxed(prepared, jnp.asarray(BETA))[1][0]))
     T, N = variance_bound(prepared, BETA), likelihood_ratio_bound(prepared, BETA) / 4
-    return {"Y0": Y0, "M": M, "T0": min(tried), "T": T, "N": N, "U": U}
+    return {"Y0": Y0, "M": M, "T0": min(rows), "T": T, "N": N, "U": U}
 
 
 def main() -> None:

@@ -61,8 +61,8 @@ def radius_for(level: float, inputs: tuple) -> float:
 
 
 @jax.jit(static_argnames="sweeps")
-def ascend(key, prepared, beta, warm, sweeps):
-    return oracle.ascent(key, prepared, beta, beta, warm, chains=3, sweeps=sweeps)
+def ascend(key, prepared_model, beta, warm, sweeps):
+    return oracle.ascent(key, prepared_model, beta, beta, warm, chains=3, sweeps=sweeps)
 
 
 def measure(i: int) -> dict[str, object]:
@@ -76,10 +76,10 @@ def measure(i: int) -> dict[str, object]:
     row = {"draw": i, "family": family, "d": model.dim, "beta": beta}
     row |= {"best": float(best.raw), "upper": float(best.upper)}
     warm = oracle.Point(jnp.zeros((H, S), jnp.int32), jnp.int32(H - 1), jnp.ones(S, bool))
-    prepared = oracle.prepare(to_device(model), *inputs[1:])
+    prepared_model = oracle.prepare(to_device(model), *inputs[1:])
     for sweeps in SWEEPS:
-        found = ascend(jax.random.key(i), prepared, beta, warm, sweeps=sweeps)
-        row[f"ascent_{sweeps}"] = float(found.raw)
+        result = ascend(jax.random.key(i), prepared_model, beta, warm, sweeps=sweeps)
+        row[f"ascent_{sweeps}"] = float(result.raw)
     return row
 
 

@@ -16,11 +16,11 @@ def table(rows: list[dict]) -> str:
     )
     lines = [head + " largest loss | false | plan, s | Storm, s |", "|---" * 11 + "|"]
     for name in dict.fromkeys(row["model"] for row in rows):
-        found = [row for row in rows if row["model"] == name]
-        first = found[0]
-        low, high, gap = (np.median([row[key] for row in found]) for key in ("low", "high", "gap"))
-        wrong = sum(row["is_wrong"] for row in found)
-        plan, storm = (np.median([row["seconds"][key] for row in found]) for key in ("plan", "storm"))
+        model_rows = [row for row in rows if row["model"] == name]
+        first = model_rows[0]
+        low, high, gap = (np.median([row[key] for row in model_rows]) for key in ("low", "high", "gap"))
+        wrong = sum(row["is_wrong"] for row in model_rows)
+        plan, storm = (np.median([row["seconds"][key] for row in model_rows]) for key in ("plan", "storm"))
         cells = (
             name,
             f"{first['states']}, {first['actions']}, {first['unknown']}",
@@ -29,8 +29,8 @@ def table(rows: list[dict]) -> str:
             f"{first['storm']:.4f}",
             f"[{low:.3f}, {high:.3f}]",
             f"{gap:.4f}",
-            f"{max(row['loss'] for row in found):.4f}",
-            f"{wrong} of {len(found)}",
+            f"{max(row['loss'] for row in model_rows):.4f}",
+            f"{wrong} of {len(model_rows)}",
             f"{plan:.3f}",
             f"{storm:.4f}",
         )

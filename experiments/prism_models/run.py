@@ -63,36 +63,38 @@ def storm_value(path: Path, constants: dict, text: str) -> tuple[float, float]:
     program = stormpy.parse_prism_program(str(path))
     open_ = {c.name for c in program.constants if not c.defined}
     program, _ = stormpy.io.instantiate_constants(program, {k: x for k, x in constants.items() if k in open_})
-    built, begun = stormpy.build_model(program), time.perf_counter()
-    found = stormpy.model_checking(built, stormpy.parse_properties(text)[0])
-    return found.get_value(built.initial_states[0]), time.perf_counter() - begun
+    storm_model, start_time = stormpy.build_model(program), time.perf_counter()
+    result = stormpy.model_checking(storm_model, stormpy.parse_properties(text)[0])
+    return result.get_value(storm_model.initial_states[0]), time.perf_counter() - start_time
 
 
 def rows(name: str, seeds: int) -> list[dict]:
     """A row for each seed."""
     path, truth, horizon, episodes, text = MODELS[name]
-    more = CONSTANTS.get(name, {})
+    file_constants = CONSTANTS.get(name, {})
     unknown = list(truth)
     source = path.read_text()
     defined = [x for x in unknown if f"double {x} =" in source or f"double    {x} =" in source]
-    constants = more | {x: value for x, value in truth.items() if x not in defined}
+    constants = file_constants | {x: value for x, value in truth.items() if x not in defined}
     problem = hf.from_prism(path, unknown=unknown, constants=constants, horizon=horizon)
     question = hf.property(text)
-    exact, storm_seconds = storm_value(path, more | truth, text)
+    exact, storm_seconds = storm_value(path, file_constants | truth, text)
     common = {"model": name, "states": problem.num_states, "actions": problem.num_actions, "horizon": horizon}
     common |= {"unknown": problem.model.num_unknown, "episodes": episodes, "property": text, "storm": exact}
     oracle = exact_run(problem)
     out = []
     for seed in range(seeds):
-        begun = time.perf_counter()
+        start_time = time.perf_counter()
         run = hf.explore(problem, episodes=episodes, budget=episodes, seed=seed, progress=False)
-        explored = time.perf_counter() - begun
-        begun = time.perf_counter()
+        explore_seconds = time.perf_counter() - start_time
+        start_time = time.perf_counter()
         plan = run.plan(question, delta=DELTA)
-        planned = time.perf_counter() - begun
-        own = oracle(question, plan.policy)
-        loss = abs(exact - own)
-        is_wrong = not (plan.value_low - 1e-9 <= own <= plan.value_high + 1e-9 and loss <= plan.gap + 1e-9)
+        plan_seconds = time.perf_counter() - start_time
+        true_value = oracle(question, plan.policy)
+        loss = abs(exact - true_value)
+        is_wrong = not (
+            plan.value_low - 1e-9 <= true_value <= plan.value_high + 1e-9 and loss <= plan.gap + 1e-9
+        )
         row = {
             "seed": seed,
             "value": plan.value,
@@ -102,8 +104,8 @@ def rows(name: str, seeds: int) -> list[dict]:
         }
         outside = float(problem.model.violation(run.evidence, problem.truth, np.asarray(DELTA))) > 0
         assert outside or not is_wrong, f"{name}, seed {seed}: a false statement, but the truth is in the set"
-        row |= {"own": own, "loss": loss, "is_wrong": is_wrong, "outside": outside}
-        row |= {"seconds": {"explore": explored, "plan": planned, "storm": storm_seconds}}
+        row |= {"own": true_value, "loss": loss, "is_wrong": is_wrong, "outside": outside}
+        row |= {"seconds": {"explore": explore_seconds, "plan": plan_seconds, "storm": storm_seconds}}
         out.append(common | row)
     return out
 
@@ -116,15 +118,15 @@ def exact_run(problem):
     kernel = problem.kernel()
 
     def value(question, policy) -> float:
-        found = question.on_problem(problem)
-        if not isinstance(found, Event):
-            table = np.broadcast_to(found.paid, (found.steps, *found.paid.shape))
+        encoded = question.on_problem(problem)
+        if not isinstance(encoded, Event):
+            table = np.broadcast_to(encoded.paid, (encoded.steps, *encoded.paid.shape))
             return float(problem.space.at_start(evaluate(kernel, table, policy)[0]))
-        space = problem.with_start(None, found.steps + 1, is_paid_after=True).space
-        lift = found.lift(space)
+        space = problem.with_start(None, encoded.steps + 1, is_paid_after=True).space
+        lift = encoded.lift(space)
         actions = np.concatenate([policy, policy[-1:]])[:, lift.origin]
-        total = float(lift.space.at_start(evaluate(lift.kernel(kernel), found.reward(space), actions)[0]))
-        return total if found.is_max else 1 - total
+        total = float(lift.space.at_start(evaluate(lift.kernel(kernel), encoded.reward(space), actions)[0]))
+        return total if encoded.is_max else 1 - total
 
     return value
 
@@ -134,10 +136,10 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=list(MODELS))
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--out", type=Path, default=HERE / "results" / "rows.jsonl")
-    given = parser.parse_args()
-    with given.out.open("w") as file:
-        for name in given.only:
-            for row in rows(name, given.seeds):
+    args = parser.parse_args()
+    with args.out.open("w") as file:
+        for name in args.only:
+            for row in rows(name, args.seeds):
                 file.write(json.dumps(row) + "\n")
             file.flush()
 

@@ -23,20 +23,20 @@ SHOWN = (100, 500, 1_000, 2_000, 5_000, 10_000, 20_000)  # episodes, in the tabl
 
 def numbers(rows: list[dict], field: str, explorer: str) -> dict[int, np.ndarray]:
     """Episodes -> one entry per seed."""
-    found: dict[int, list] = {}
+    values: dict[int, list] = {}
     for row in rows:
         if row["explorer"] == explorer:
-            found.setdefault(row["episodes"], []).append(row[field])
-    return {k: np.array(x) for k, x in found.items()}
+            values.setdefault(row["episodes"], []).append(row[field])
+    return {k: np.array(x) for k, x in values.items()}
 
 
 def table(rows: list[dict], field: str, title: str, form: str) -> str:
     """Medians, and in brackets the smallest and the largest of the seeds."""
     lines = [f"| {title} | " + " | ".join(f"K={k:,}" for k in SHOWN) + " |", "|---" * (len(SHOWN) + 1) + "|"]
     for explorer in COLOURS:
-        found = numbers(rows, field, explorer)
+        values = numbers(rows, field, explorer)
         cells = [
-            f"{np.median(x):{form}} ({x.min():{form}} to {x.max():{form}})" for x in map(found.get, SHOWN)
+            f"{np.median(x):{form}} ({x.min():{form}} to {x.max():{form}})" for x in map(values.get, SHOWN)
         ]
         lines.append(f"| {explorer} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -54,8 +54,8 @@ def draw(rows: list[dict], path: Path) -> None:
     for axis, field, top in zip(axes, ("states", "entropy"), (reach, np.log2(reach))):
         axis.axhline(top, color="#8b949e", linewidth=0.8, linestyle=":")
         for explorer, colour in COLOURS.items():
-            found = numbers(rows, field, explorer)
-            k, x = list(found), np.array(list(found.values()))
+            values = numbers(rows, field, explorer)
+            k, x = list(values), np.array(list(values.values()))
             style = "--" if "pooled" in explorer else "-"
             axis.semilogx(k, np.median(x, 1), style, color=colour, label=explorer, linewidth=1.4)
             axis.fill_between(k, x.min(1), x.max(1), color=colour, alpha=0.12, linewidth=0)
@@ -69,7 +69,7 @@ def draw(rows: list[dict], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    found = load(HERE / "results" / "rows.jsonl")
-    print(table(found, "states", "states visited, median of seeds (range)", ".0f"), end="\n\n")
-    print(table(found, "entropy", "entropy of the visits in bits", ".2f"))
-    draw(found, HERE / "results" / "rooms.svg")
+    stored_rows = load(HERE / "results" / "rows.jsonl")
+    print(table(stored_rows, "states", "states visited, median of seeds (range)", ".0f"), end="\n\n")
+    print(table(stored_rows, "entropy", "entropy of the visits in bits", ".2f"))
+    draw(stored_rows, HERE / "results" / "rooms.svg")

@@ -39,28 +39,28 @@ def rooms(rows: int, columns: int, room_size: int, success: float, horizon: int)
     index = {cell: s for s, cell in enumerate(cells)}
     P = np.zeros((len(cells), len(MOVES), len(cells)))
     for s, (row, column) in enumerate(cells):
-        after = [index.get((row + i, column + j)) for i, j in MOVES]
-        free = [x for x in after if x is not None]
-        for a, target in enumerate(after):
-            others = [x for x in free if x != target]
+        successors = [index.get((row + i, column + j)) for i, j in MOVES]
+        free = [x for x in successors if x is not None]
+        for a, target in enumerate(successors):
+            other_cells = [x for x in free if x != target]
             if target is None:
                 P[s, a, s] = 1.0
             else:
-                P[s, a, target] = success if others else 1.0
-                P[s, a, others] = (1 - success) / max(len(others), 1)
+                P[s, a, target] = success if other_cells else 1.0
+                P[s, a, other_cells] = (1 - success) / max(len(other_cells), 1)
     middle = tuple(n // 2 * (room_size + 1) + room_size // 2 for n in (rows, columns))
     return hf.Tabular.from_table(P, horizon=horizon, start=index[middle], name="15 rooms")
 
 
 def in_reach(problem) -> int:
     """States that some episode can show: those within H - 1 moves."""
-    leads, seen = (problem.kernel().dense() > 0).any(1), np.arange(problem.num_states) == problem.start
+    leads, reached = (problem.kernel().dense() > 0).any(1), np.arange(problem.num_states) == problem.start
     for _ in range(problem.horizon - 1):
-        seen = seen | leads[seen].any(0)
-    return int(seen.sum())
+        reached = reached | leads[reached].any(0)
+    return int(reached.sum())
 
 
-def judge(visits: np.ndarray) -> dict:
+def score(visits: np.ndarray) -> dict:
     """As the authors' plots: the number of states visited, and the entropy of the visits in bits."""
     p = visits[visits > 0] / visits.sum()
     return {"states": int((visits > 0).sum()), "entropy": float(-(p * np.log2(p)).sum())}
@@ -83,16 +83,16 @@ def main() -> None:
             if args.only and label not in args.only:
                 continue
             for seed in range(args.seeds or sweep["seeds"]):
-                run, began = None, time.process_time()
+                run, start_time = None, time.process_time()
                 for k in sweep["checkpoints"]:
                     if run is None:
-                        how = {"budget": last, "seed": seed, "delta": sweep["delta"], "progress": False}
-                        run = hf.explore(problem, name, episodes=k, **how, **options)
+                        settings = {"budget": last, "seed": seed, "delta": sweep["delta"], "progress": False}
+                        run = hf.explore(problem, name, episodes=k, **settings, **options)
                     else:
                         run = run.resume(episodes=k - run.episodes, progress=False)
                     row = {"explorer": label, "seed": seed, "episodes": k} | sizes
-                    row |= judge(np.asarray(run.evidence.visits).sum(-1))
-                    file.write(json.dumps(row | {"seconds": time.process_time() - began}) + "\n")
+                    row |= score(np.asarray(run.evidence.visits).sum(-1))
+                    file.write(json.dumps(row | {"seconds": time.process_time() - start_time}) + "\n")
                 file.flush()
 
 

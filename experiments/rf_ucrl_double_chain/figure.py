@@ -79,9 +79,11 @@ def draw(rows: list[dict], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    found = load(HERE / "results" / "rows.jsonl")
-    print(error_table(found, "suite_error", "largest error of 62 rewards, median of seeds"), end="\n\n")
-    print(error_table(found, "suite_loss", "largest true loss of their plans"), end="\n\n")
-    print(error_table(found, "paper_error", "error for the reward of the paper, V* = 1.947"), end="\n\n")
-    print(visit_table(found))
-    draw(found, HERE / "results" / "chain.svg")
+    stored_rows = load(HERE / "results" / "rows.jsonl")
+    print(error_table(stored_rows, "suite_error", "largest error of 62 rewards, median of seeds"), end="\n\n")
+    print(error_table(stored_rows, "suite_loss", "largest true loss of their plans"), end="\n\n")
+    print(
+        error_table(stored_rows, "paper_error", "error for the reward of the paper, V* = 1.947"), end="\n\n"
+    )
+    print(visit_table(stored_rows))
+    draw(stored_rows, HERE / "results" / "chain.svg")

@@ -2,7 +2,7 @@
 
 python experiments/rf_ucrl_double_chain/run.py [--seeds N] [--out FILE]
 
-All samplers are judged alike, from the counts of all steps together: p_hat = frequencies, 1/S without visits.
+All samplers are scored in the same way, from the counts of all steps together: p_hat = frequencies, 1/S without visits.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def best(P: np.ndarray, rewards: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return V, policy
 
 
-def worth(P: np.ndarray, rewards: np.ndarray, policy: np.ndarray) -> np.ndarray:
+def policy_value(P: np.ndarray, rewards: np.ndarray, policy: np.ndarray) -> np.ndarray:
     """V [R, S] of the policies."""
     V = np.zeros(policy[:, 0].shape)
     for h in reversed(range(policy.shape[1])):
@@ -39,7 +39,7 @@ def worth(P: np.ndarray, rewards: np.ndarray, policy: np.ndarray) -> np.ndarray:
     return V
 
 
-def judge(problem, counts: np.ndarray) -> dict:
+def score(problem, counts: np.ndarray) -> dict:
     """Errors |V_hat* - V*| at the start and what the plans lose, over the suite and for the reward of the paper."""
     states, s1 = range(problem.num_states), problem.space.start
     suite = [hf.goal(problem, s) for s in states] + [hf.occupancy(problem, s) for s in states]
@@ -50,7 +50,7 @@ def judge(problem, counts: np.ndarray) -> dict:
     n = counts.sum(-1, keepdims=True)
     P_hat = np.where(n > 0, counts / np.maximum(n, 1), 1 / problem.num_states)
     V, (V_hat, plans) = best(P, rewards)[0], best(P_hat, rewards)
-    error, loss = np.abs(V_hat - V)[:, s1], (V - worth(P, rewards, plans))[:, s1]
+    error, loss = np.abs(V_hat - V)[:, s1], (V - policy_value(P, rewards, plans))[:, s1]
     return {
         "suite_error": float(error[:-1].max()),
         "suite_loss": float(loss[:-1].max()),
@@ -62,16 +62,16 @@ def judge(problem, counts: np.ndarray) -> dict:
 
 
 def generated(problem, episodes: int, seed: int) -> np.ndarray:
-    """Counts of a generative model that is asked for every pair equally often, as many transitions in all."""
+    """Counts of a generative model that samples every pair equally often, with the same total number of transitions."""
     P, rng = problem.kernel().dense(), np.random.default_rng(seed)
     S, A = problem.num_states, problem.num_actions
-    each, more = divmod(episodes * problem.horizon, S * A)
-    n = np.full(S * A, each)
-    n[rng.permutation(S * A)[:more]] += 1
+    per_pair, remainder = divmod(episodes * problem.horizon, S * A)
+    n = np.full(S * A, per_pair)
+    n[rng.permutation(S * A)[:remainder]] += 1
     return rng.multinomial(n, P.reshape(S * A, S)).reshape(S, A, S)
 
 
-def counts_of(problem, sampler: dict, sweep: dict, seed: int):
+def sample_counts(problem, sampler: dict, sweep: dict, seed: int):
     """(episodes, counts [S, A, S], the bound E of the algorithm or None) after each checkpoint."""
     run = None
     options = {key: value for key, value in sampler.items() if key not in ("label", "name")}
@@ -102,9 +102,9 @@ def main() -> None:
     with args.out.open("w") as file:
         for sampler in sweep["samplers"]:
             for seed in range(args.seeds or sweep["seeds"]):
-                for k, counts, E in counts_of(problem, sampler, sweep, seed):
+                for k, counts, E in sample_counts(problem, sampler, sweep, seed):
                     row = {"sampler": sampler["label"], "seed": seed, "episodes": k, "E": E}
-                    row |= judge(problem, counts) | {"visits": counts.sum((1, 2)).tolist()}
+                    row |= score(problem, counts) | {"visits": counts.sum((1, 2)).tolist()}
                     file.write(json.dumps(row) + "\n")
                 file.flush()
 

@@ -25,10 +25,10 @@ def load(path: Path) -> list[dict]:
 def groups(rows: list[dict]) -> dict[tuple, list[dict]]:
     """The rows of each problem, number of episodes and zeta, in this order."""
     problems = list(dict.fromkeys(row["problem"] for row in rows))
-    found: dict[tuple, list[dict]] = {}
+    groups_by_key: dict[tuple, list[dict]] = {}
     for row in sorted(rows, key=lambda x: (problems.index(x["problem"]), x["episodes"], x["zeta"])):
-        found.setdefault((row["problem"], row["episodes"], row["zeta"]), []).append(row)
-    return found
+        groups_by_key.setdefault((row["problem"], row["episodes"], row["zeta"]), []).append(row)
+    return groups_by_key
 
 
 def median(rows: list[dict], name: str) -> float:
@@ -46,12 +46,12 @@ def table(rows: list[dict]) -> str:
         "plain: goals exceeded, rejected",
     ]
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
-    for (problem, episodes, zeta), mine in groups(rows).items():
-        cells = [problem, f"{episodes:,}", f"{zeta:g}", *(f"{median(mine, x):.4f}" for x in COLUMNS)]
-        goals = 16 * len(mine)
-        cells.append(f"{sum(x['violations'] for x in mine)}/{goals}")
-        rejected = sum(x["plain_rejected"] for x in mine)
-        cells.append(f"{sum(x['plain_violations'] for x in mine)}/{goals}, {rejected}/{len(mine)}")
+    for (problem, episodes, zeta), group in groups(rows).items():
+        cells = [problem, f"{episodes:,}", f"{zeta:g}", *(f"{median(group, x):.4f}" for x in COLUMNS)]
+        goals = 16 * len(group)
+        cells.append(f"{sum(x['violations'] for x in group)}/{goals}")
+        num_rejected = sum(x["plain_rejected"] for x in group)
+        cells.append(f"{sum(x['plain_violations'] for x in group)}/{goals}, {num_rejected}/{len(group)}")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -68,11 +68,15 @@ def draw(rows: list[dict], path: Path) -> None:
         1, len(problems), figsize=(2.6 * len(problems), 3.2), sharey=True, layout="constrained"
     )
     for axis, problem in zip(np.atleast_1d(axes), problems):
-        found = {key[2]: mine for key, mine in groups(longest).items() if key[0] == problem}
-        zetas = list(found)
+        groups_by_zeta = {key[2]: group for key, group in groups(longest).items() if key[0] == problem}
+        zetas = list(groups_by_zeta)
         for name, style in {"eps": "-o", "floor": ":", "goal_largest": "-s", "worst_largest": "--"}.items():
             axis.plot(
-                zetas, [median(found[zeta], name) for zeta in zetas], style, label=COLUMNS[name], markersize=4
+                zetas,
+                [median(groups_by_zeta[zeta], name) for zeta in zetas],
+                style,
+                label=COLUMNS[name],
+                markersize=4,
             )
         axis.set_xscale("symlog", linthresh=1e-3)
         axis.set(title=problem, xlabel="zeta", ylim=(0, 1.05))
@@ -88,6 +92,6 @@ def draw(rows: list[dict], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    found = load(HERE / "results" / "rows.jsonl")
-    print(table(found))
-    draw(found, HERE / "results" / "figure.svg")
+    stored_rows = load(HERE / "results" / "rows.jsonl")
+    print(table(stored_rows))
+    draw(stored_rows, HERE / "results" / "figure.svg")

@@ -50,18 +50,18 @@ SEEDS = {"bias": 100, "flip": 101, "random": 102, "tilt": 103, "push": 104}  # o
 _block = eqx.filter_jit(simulate_block)
 
 
-def moved(kernel: Kernel, zeta: float, rng: np.random.Generator | None = None, sign: int = 1) -> Kernel:
+def shift_mass(kernel: Kernel, zeta: float, rng: np.random.Generator | None = None, sign: int = 1) -> Kernel:
     """A kernel within zeta of this one."""
     P = np.array(kernel.prob)
     for s, a in np.ndindex(P.shape[:2]):
-        at = np.flatnonzero(P[s, a] > 0)
-        if len(at) < 2:
+        successors = np.flatnonzero(P[s, a] > 0)
+        if len(successors) < 2:
             continue
-        order = at[np.argsort(P[s, a, at], kind="stable")][::sign]
-        to, away = (order[0], order[-1]) if rng is None else rng.choice(at, 2, replace=False)
-        share = min(zeta, P[s, a, away])
-        P[s, a, away] -= share
-        P[s, a, to] += share
+        order = successors[np.argsort(P[s, a, successors], kind="stable")][::sign]
+        target, source = (order[0], order[-1]) if rng is None else rng.choice(successors, 2, replace=False)
+        share = min(zeta, P[s, a, source])
+        P[s, a, source] -= share
+        P[s, a, target] += share
     return Kernel(kernel.succ, P, kernel.is_dense)
 
 
@@ -70,14 +70,14 @@ def best_laws(P: np.ndarray, f: np.ndarray, zeta: float) -> np.ndarray:
     best = np.where(P > 0, f, -np.inf).argmax(-1)[..., None]
     order = np.argsort(np.where(P > 0, f, np.inf), axis=-1)
     mass = np.take_along_axis(P, order, -1)
-    taken = np.clip(zeta - (np.cumsum(mass, -1) - mass), 0.0, mass)
+    shift = np.clip(zeta - (np.cumsum(mass, -1) - mass), 0.0, mass)
     Q = np.zeros_like(P)
-    np.put_along_axis(Q, order, mass - taken, -1)
-    np.put_along_axis(Q, best, np.take_along_axis(Q, best, -1) + taken.sum(-1, keepdims=True), -1)
+    np.put_along_axis(Q, order, mass - shift, -1)
+    np.put_along_axis(Q, best, np.take_along_axis(Q, best, -1) + shift.sum(-1, keepdims=True), -1)
     return Q
 
 
-def tilted(problem: hf.Problem, record: Record, block: int, zeta: float, late: int) -> Kernel:
+def tilt_kernel(problem: hf.Problem, record: Record, block: int, zeta: float, late_start: int) -> Kernel:
     """The laws with the largest mean of P_t/P, for the predictor of a block of episodes after these counts."""
     theta = predictors(problem.model.valid, np.asarray(record.rows))[block]
     kernel, P = problem.kernel(), np.asarray(problem.kernel().prob)
@@ -85,9 +85,9 @@ def tilted(problem: hf.Problem, record: Record, block: int, zeta: float, late: i
     return Kernel(kernel.succ, best_laws(P, rho, zeta), kernel.is_dense)
 
 
-def pushed(problem: hf.Problem, record: Record, block: int, zeta: float, late: int) -> Kernel:
+def push_kernel(problem: hf.Problem, record: Record, block: int, zeta: float, late_start: int) -> Kernel:
     """The laws with the largest mean of e^g, g of the half-space, of the bet that begins `late`, that is nearest."""
-    if block <= late:
+    if block <= late_start:
         return problem.kernel()
     valid = problem.model.valid
     z = np.asarray(valid.rows @ valid.basis * valid.free[:, None])
@@ -97,9 +97,9 @@ def pushed(problem: hf.Problem, record: Record, block: int, zeta: float, late: i
     p = np.where(p > 0, p, 1.0)
     kinds = kinds_of(valid, np.full(problem.space.sizes[1:], zeta))
     share = SPACES * DELTA * 0.9  # the late bet's
-    v = directions(z, p[late], np.asarray(record.rows[:late]).sum(0), kinds.rows.size, share)
+    v = directions(z, p[late_start], np.asarray(record.rows[:late_start]).sum(0), kinds.rows.size, share)
     visits = kinds.total(np.asarray(record.visits))
-    blocks = Blocks(*(np.asarray(x)[late:block] for x in (y, p, record.rows, visits)))
+    blocks = Blocks(*(np.asarray(x)[late_start:block] for x in (y, p, record.rows, visits)))
     truth = (problem.truth - valid.center) @ valid.basis
     nearest = half_spaces(kinds, blocks, z, v, truth, share, anywhere=False).level.argmin()
     g = np.append(np.clip(v[nearest] @ z.T / p[block], -MAX_EXPONENT, MAX_EXPONENT), 0.0)[
@@ -109,51 +109,57 @@ def pushed(problem: hf.Problem, record: Record, block: int, zeta: float, late: i
     return Kernel(kernel.succ, best_laws(np.asarray(kernel.prob), g, zeta), kernel.is_dense)
 
 
-def explored(problem: hf.Problem, zeta: float, adversary: str, episodes: int) -> hf.Run:
+def explore(problem: hf.Problem, zeta: float, adversary: str, episodes: int) -> hf.Run:
     """A run of `optimal-design`, budget declared, in the systems of an adversary one after the other."""
     seed = SEEDS[adversary]
-    sees = {"tilt": tilted, "push": pushed}.get(adversary)
+    sees = {"tilt": tilt_kernel, "push": push_kernel}.get(adversary)
     starts = STARTS[STARTS < episodes] if sees else [0, episodes // 2]
     rng = np.random.default_rng(seed) if adversary == "random" else None
-    fixed = moved(problem.kernel(), zeta, rng)
+    fixed = shift_mass(problem.kernel(), zeta, rng)
     with scope():
         model, explorer = to_device(problem.model), make_explorer("optimal-design")
-        nothing = model.init_evidence(ladder(episodes, model.burn_in), has_history=True)
-        progress, key = init_progress(explorer, model, nothing), jax.random.key(seed)
+        evidence = model.init_evidence(ladder(episodes, model.burn_in), has_history=True)
+        progress, key = init_progress(explorer, model, evidence), jax.random.key(seed)
         for i, (first, last) in enumerate(pairwise([*starts, episodes])):
-            kernel = moved(problem.kernel(), zeta, sign=-1) if adversary == "flip" and i else fixed
+            kernel = shift_mass(problem.kernel(), zeta, sign=-1) if adversary == "flip" and i else fixed
             if sees:
-                late = int(
+                late_start = int(
                     np.searchsorted(STARTS, episodes // model.burn_in)
                 )  # the first block of the late bet
-                kernel = sees(problem, to_numpy(progress.evidence.record), i, zeta, late)
+                kernel = sees(problem, to_numpy(progress.evidence.record), i, zeta, late_start)
             sampler = Sampler.of(to_device(kernel))
             for done in range(first, last, BLOCK):
                 count = jnp.int32(min(last - done, BLOCK))
                 progress, _ = _block(explorer, model, sampler, None, key, progress, count, BLOCK)
-        now = to_numpy(progress)
+        final = to_numpy(progress)
         return hf.Run(
-            problem, ExplorerSpec.of(explorer), seed, now.evidence, now.state, {}, is_simulated=False
+            problem,
+            ExplorerSpec.of(explorer),
+            seed,
+            final.evidence,
+            final.state,
+            {},
+            is_simulated=False,
         )
 
 
 def best_means(kernel: Kernel, f: np.ndarray, zeta: float) -> np.ndarray:
     """max of Q f over laws within zeta of each pair's, on its successors."""
-    at = f[np.asarray(kernel.succ)]
-    return (best_laws(np.asarray(kernel.prob), at, zeta) * at).sum(-1)
+    successor_values = f[np.asarray(kernel.succ)]
+    return (best_laws(np.asarray(kernel.prob), successor_values, zeta) * successor_values).sum(-1)
 
 
 def history_gap(kernel: Kernel, reward: np.ndarray, policy: np.ndarray, zeta: float, start: int) -> float:
     """What a plan loses in the worst system with memory within zeta of a kernel: exact (docs/robust.md, section 4)."""
     S = reward.shape[1]
-    up, low, gap = np.zeros(S), np.zeros(S), np.zeros(S)
-    here = np.arange(S)
+    upper, low, gap = np.zeros(S), np.zeros(S), np.zeros(S)
+    states = np.arange(S)
     for r, pi in zip(reward[::-1], policy[::-1]):
-        best = r + best_means(kernel, up, zeta)
-        own = (r - best_means(kernel, -low, zeta))[here, pi]
-        others = np.where(np.arange(r.shape[1]) == pi[:, None], -np.inf, best).max(-1)
-        gap = np.maximum(best_means(kernel, gap, zeta)[here, pi], others - own)
-        up, low = best.max(-1), own
+        best = r + best_means(kernel, upper, zeta)
+        own_value = (r - best_means(kernel, -low, zeta))[states, pi]
+        other_values = np.where(np.arange(r.shape[1]) == pi[:, None], -np.inf, best).max(-1)
+        gap = np.maximum(best_means(kernel, gap, zeta)[states, pi], other_values - own_value)
+        upper, low = best.max(-1), own_value
     return float(gap[start])
 
 
@@ -167,21 +173,19 @@ def goals(problem: hf.Problem) -> list[np.ndarray]:
     return tables
 
 
-def judged(run: hf.Run, zeta: float) -> dict:
+def score(run: hf.Run, zeta: float) -> dict:
     """Certificates within zeta, the plain ones, and what the plans really lose at worst."""
     problem = run.problem
-    began = time.process_time()
-    with_zeta = certify.within(
-        problem.model, run.evidence, delta=DELTA, declared=hf.Misspecification(tv=zeta)
-    )
-    seconds = time.process_time() - began
-    plain = run.confidence(DELTA)
+    start_time = time.process_time()
+    with_zeta = problem.model.robust_confidence(run.evidence, DELTA)(hf.Misspecification(tv=zeta))
+    seconds = time.process_time() - start_time
+    plain_confidence = run.confidence(DELTA)
     gaps, plain_gaps, worst = [], [], []
     for table in goals(problem):
         policy = np.array(best_plan(with_zeta.kernel, table).policy, np.int32)
         gaps.append(certify.for_reward(problem.model, with_zeta, table, policy)[1].eps)
-        own = np.array(best_plan(plain.kernel, table).policy, np.int32)
-        plain_gaps.append(certify.for_reward(problem.model, plain, table, own)[1].eps)
+        plain_policy = np.array(best_plan(plain_confidence.kernel, table).policy, np.int32)
+        plain_gaps.append(certify.for_reward(problem.model, plain_confidence, table, plain_policy)[1].eps)
         worst.append(history_gap(problem.kernel(), table, policy, zeta, problem.space.start))
     return {
         "eps": min(1.0, float(with_zeta.eps)),
@@ -193,8 +197,8 @@ def judged(run: hf.Run, zeta: float) -> dict:
         "worst_median": float(np.median(worst)),
         "worst_largest": max(worst),
         "violations": int(np.sum(np.array(worst) > gaps)),
-        "plain_eps": float(plain.eps),
-        "plain_rejected": bool(plain.is_refuted),
+        "plain_eps": float(plain_confidence.eps),
+        "plain_rejected": bool(plain_confidence.is_refuted),
         "plain_violations": int(np.sum(np.array(worst) > plain_gaps)),
         "seconds": round(seconds, 3),
     }
@@ -204,21 +208,21 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--problems", default=",".join(PROBLEMS))
     parser.add_argument("--adversaries", default=",".join(SEEDS))
-    given = parser.parse_args()
-    names, adversaries = given.problems.split(","), given.adversaries.split(",")
+    args = parser.parse_args()
+    names, adversaries = args.problems.split(","), args.adversaries.split(",")
     out = HERE / "results" / "rows.jsonl"
     rows = [json.loads(x) for x in out.read_text().splitlines()] if out.exists() else []
-    there = {(x["problem"], x["episodes"], x["zeta"], x["adversary"]) for x in rows}
+    done = {(x["problem"], x["episodes"], x["zeta"], x["adversary"]) for x in rows}
     with out.open("a") as file:
         for name in names:
             make, budgets = PROBLEMS[name]
             problem = make()
             for episodes, zeta, adversary in product(budgets, ZETAS, adversaries):
-                if (name, episodes, zeta, adversary) in there:
+                if (name, episodes, zeta, adversary) in done:
                     continue
-                run = explored(problem, zeta, adversary, episodes)
+                run = explore(problem, zeta, adversary, episodes)
                 row = {"problem": name, "episodes": episodes, "zeta": zeta, "adversary": adversary}
-                row |= {"seed": SEEDS[adversary], **judged(run, zeta), "versions": versions()}
+                row |= {"seed": SEEDS[adversary], **score(run, zeta), "versions": versions()}
                 file.write(json.dumps(row) + "\n")
                 file.flush()
 

@@ -16,11 +16,11 @@ def small(x: float) -> str:
     return "0" if x < 1e-12 else f"{x:.5f}"
 
 
-def gaps(found: list[dict]) -> str:
+def gaps(rows: list[dict]) -> str:
     """Median over seeds of what is certified, and the largest true gap of any seed."""
-    true = max(row["true_max"] for row in found)
-    one = f"{median(found, 'goal_median'):.4f} / {median(found, 'goal_max'):.4f}"
-    return f"{median(found, 'eps'):.3f} | {one} | {small(true)}"
+    true = max(row["true_max"] for row in rows)
+    cell = f"{median(rows, 'goal_median'):.4f} / {median(rows, 'goal_max'):.4f}"
+    return f"{median(rows, 'eps'):.3f} | {cell} | {small(true)}"
 
 
 def design_table(rows: list[dict]) -> str:
@@ -30,12 +30,12 @@ def design_table(rows: list[dict]) -> str:
     ]
     lines.append("|---" * 6 + "|")
     for label in values(rows, "label"):
-        here = chosen(rows, label=label)
-        name = f"{label}, {len(values(here, 'seed'))}, {here[0]['rewards']}"
-        for support in values(here, "support"):
-            for k in values(here, "episodes"):
-                found = chosen(here, support=support, episodes=k)
-                lines.append(f"| {name} | {support} | {k:,} | {gaps(found)} |")
+        label_rows = chosen(rows, label=label)
+        name = f"{label}, {len(values(label_rows, 'seed'))}, {label_rows[0]['rewards']}"
+        for support in values(label_rows, "support"):
+            for k in values(label_rows, "episodes"):
+                matches = chosen(label_rows, support=support, episodes=k)
+                lines.append(f"| {name} | {support} | {k:,} | {gaps(matches)} |")
     return "\n".join(lines)
 
 
@@ -53,8 +53,8 @@ def papers_table(rows: list[dict]) -> str:
     for label in values(rows, "label"):
         for explorer in values(rows, "explorer"):
             for row in chosen(rows, label=label, explorer=explorer):
-                own = f"{row['claim']:.3f} | {bound(row)}"
-                lines.append(f"| {label} | {explorer} | {row['episodes']:,} | {own} | {gaps([row])} |")
+                cell = f"{row['claim']:.3f} | {bound(row)}"
+                lines.append(f"| {label} | {explorer} | {row['episodes']:,} | {cell} | {gaps([row])} |")
     return "\n".join(lines)
 
 
@@ -80,13 +80,13 @@ def draw(rows: list[dict], path: Path) -> None:
     ]
     figure, axes = plt.subplots(1, len(labels), figsize=(11, 3.6), layout="constrained", sharey=True)
     for axis, label in zip(axes, labels):
-        here = chosen(design, label=label)
-        ks = values(here, "episodes")
+        label_rows = chosen(design, label=label)
+        ks = values(label_rows, "episodes")
         for support, style in {"any": "o-", "given": ".--"}.items():
             for field, (colour, name) in LINES.items():
-                found = [chosen(here, support=support, episodes=k) for k in ks]
+                matches = [chosen(label_rows, support=support, episodes=k) for k in ks]
                 combine = max if field == "true_max" else np.median
-                y = [max(float(combine([row[field] for row in group])), FLOOR) for group in found]
+                y = [max(float(combine([row[field] for row in group])), FLOOR) for group in matches]
                 text = name if support == "any" else None
                 axis.loglog(ks, y, style, color=colour, label=text, markersize=4, linewidth=1.2)
         claims = chosen(papers, label=label)
@@ -103,6 +103,6 @@ def draw(rows: list[dict], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    found = load(HERE / "results" / "rows.jsonl")
-    print(design_table(found), papers_table(found), sep="\n\n")
-    draw(found, HERE / "results" / "gaps.svg")
+    stored_rows = load(HERE / "results" / "rows.jsonl")
+    print(design_table(stored_rows), papers_table(stored_rows), sep="\n\n")
+    draw(stored_rows, HERE / "results" / "gaps.svg")

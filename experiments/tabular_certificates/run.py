@@ -22,7 +22,7 @@ def make(task: dict):
     return hf.make(options.pop("name"), **options).as_tabular(support=task["support"])
 
 
-def rewards_of(task: dict, problem) -> list:
+def sample_rewards(task: dict, problem) -> list:
     """ "be there at the end" and "stay there" of every n-th state, or the goals that are named."""
     import horizonfree as hf
 
@@ -42,8 +42,8 @@ def compare(problem, rewards: list, plans: list, bound: float) -> dict:
     gaps = np.array([plan.gap for plan in plans])
     if (true > np.minimum(gaps, bound) + ROUNDING).any():
         raise AssertionError(f"a certificate was exceeded: true {true}, certified {gaps}, {bound}")
-    found = {"goal_median": np.median(gaps), "goal_max": gaps.max(), "true_max": true.max()}
-    return {"rewards": len(rewards)} | {key: float(value) for key, value in found.items()}
+    row = {"goal_median": np.median(gaps), "goal_max": gaps.max(), "true_max": true.max()}
+    return {"rewards": len(rewards)} | {key: float(value) for key, value in row.items()}
 
 
 def rows(task: dict) -> list[dict]:
@@ -54,7 +54,7 @@ def rows(task: dict) -> list[dict]:
     problem, delta = make(task), task["delta"]
     options = dict(task["explorer"])
     label, name = options.pop("label"), options.pop("name")
-    rewards, run, out, spent = rewards_of(task, problem), None, [], time.process_time()
+    rewards, run, out, start_time = sample_rewards(task, problem), None, [], time.process_time()
     for k in task["checkpoints"]:
         if run is None:
             run = hf.explore(
@@ -72,20 +72,20 @@ def rows(task: dict) -> list[dict]:
             bound, model = claim.eps, "explorer"  # `eps` is for plans in the likelihood model
         plans = [run.plan(reward, delta=delta, model=model) for reward in rewards]
         row |= compare(problem, rewards, plans, bound)
-        out.append(row | {"cpu_s": round(time.process_time() - spent, 1)})
+        out.append(row | {"cpu_s": round(time.process_time() - start_time, 1)})
     return out
 
 
 def tasks(sweep: dict) -> list[dict]:
     """Every run, small problems first."""
     design, papers = sweep["design"], sweep["papers"]
-    own = {"label": design["explorer"], "name": design["explorer"]}
+    design_entry = {"label": design["explorer"], "name": design["explorer"]}
     out = []
     for problem in design["problems"]:
         for support in design["supports"]:
             common = problem | {"support": support, "delta": sweep["delta"]}
             for seed in range(problem["seeds"]):
-                out.append(common | {"kind": "design", "explorer": own, "seed": seed})
+                out.append(common | {"kind": "design", "explorer": design_entry, "seed": seed})
     for problem in design["problems"]:
         if problem["label"] not in papers["problems"]:
             continue

@@ -41,8 +41,8 @@ def inventory(support: str):
     """100 levels of stock, orders of 0 to 40, a demand of mean 20 and deviation 15 that may be negative."""
     S, A = 100, 5
     s, a, t = np.indices((S, A, S))
-    after = s + 10 * a - t  # the demand that leads to t
-    edge = np.where(t == 0, np.inf, after + 0.5), np.where(t == S - 1, -np.inf, after - 0.5)
+    demand = s + 10 * a - t  # the demand that leads to t
+    edge = np.where(t == 0, np.inf, demand + 0.5), np.where(t == S - 1, -np.inf, demand - 0.5)
     P = norm.cdf(edge[0], 20, 15) - norm.cdf(edge[1], 20, 15)
     P = np.maximum(P, 1e-12)
     return hf.Tabular.from_table(P / P.sum(-1, keepdims=True), horizon=20, support=support)
@@ -72,15 +72,15 @@ TARGETS = {
 }
 
 
-def explored(name: str, problem, episodes: int, before, folder: Path | None):
-    """The run of so many episodes: stored, or from the run before."""
+def explore(name: str, problem, episodes: int, previous_run, folder: Path | None):
+    """The run with this number of episodes: stored, or continued from the previous one."""
     path = folder and folder / f"{name} {episodes}"
     if path and path.exists():
         return hf.load(path)
-    if before is None:
+    if previous_run is None:
         run = hf.explore(problem, episodes=episodes, seed=0, delta=DELTA, progress=False)
     else:
-        run = before.resume(episodes=episodes - before.episodes, progress=False)
+        run = previous_run.resume(episodes=episodes - previous_run.episodes, progress=False)
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
         run.save(path)
@@ -92,7 +92,7 @@ def rows(name: str, folder: Path | None):
     make, checkpoints, rewards = TARGETS[name]
     problem, run = make(), None
     for episodes in checkpoints:
-        run = explored(name, problem, episodes, run, folder)
+        run = explore(name, problem, episodes, run, folder)
         start = time.process_time()
         certificate = run.certificate(DELTA)
         row = {"problem": name, "episodes": episodes, "every reward": certificate.eps}

@@ -44,22 +44,22 @@ def register_nodes() -> None:
 
 def _register(kind: type) -> None:
     util = sys.modules["jax"].tree_util
-    own: Any = fields(cast(Any, kind))
-    arrays = [x.name for x in own if not x.metadata.get("static")]
-    others = [x.name for x in own if x.metadata.get("static")]
+    all_fields: Any = fields(cast(Any, kind))
+    arrays = [x.name for x in all_fields if not x.metadata.get("static")]
+    static_names = [x.name for x in all_fields if x.metadata.get("static")]
     keys = [util.GetAttrKey(name) for name in arrays]
 
     def leaves(x: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        return tuple(getattr(x, name) for name in arrays), tuple(getattr(x, name) for name in others)
+        return tuple(getattr(x, name) for name in arrays), tuple(getattr(x, name) for name in static_names)
 
-    def named(x: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    def flatten_with_names(x: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         children, statics = leaves(x)
         return tuple(zip(keys, children)), statics
 
     def build(statics: tuple[Any, ...], children: tuple[Any, ...]) -> Any:
-        return _unchecked(kind, zip([*arrays, *others], [*children, *statics]))
+        return _unchecked(kind, zip([*arrays, *static_names], [*children, *statics]))
 
-    util.register_pytree_with_keys(kind, named, build, leaves)
+    util.register_pytree_with_keys(kind, flatten_with_names, build, leaves)
 
 
 def _unchecked(kind: type[_T], values: Iterable[tuple[str, Any]]) -> _T:

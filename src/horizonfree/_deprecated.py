@@ -34,8 +34,8 @@ def renamed(old: str, function: Callable[..., Any]) -> Callable[..., Any]:
 def renamed_words(kind: str, summary: Callable[..., str]) -> Any:
     """The old attribute `words` of a class: its `summary()`."""
 
-    def words(self: Any) -> str:
+    def summary_with_warning(self: Any) -> str:
         warn_renamed(f"{kind}.words", f"{kind}.summary()")
         return summary(self)
 
-    return property(words, doc="Deprecated: use `summary()`.")
+    return property(summary_with_warning, doc="Deprecated: use `summary()`.")

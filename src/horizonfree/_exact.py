@@ -49,18 +49,18 @@ def task_of(
     table = np.broadcast_to(table[:, None] if table.ndim == 1 else table, (H, S, A))
     if callable(transition):
         transition = [[[transition(s, a, t) for t in range(S)] for a in range(A)] for s in range(S)]
-    paid = np.zeros((S, A, S)) if transition is None else np.asarray(transition, float)
+    payments = np.zeros((S, A, S)) if transition is None else np.asarray(transition, float)
     last = np.zeros(S) if final is None else np.asarray(final, float)
     first = problem.start if start is None else start
     first = np.eye(S)[int(first)] if np.ndim(first) == 0 else np.asarray(first, float)
-    size = max(1.0, np.abs(table).max(axis=(1, 2)).sum() + H * np.abs(paid).max() + np.abs(last).max())
+    size = max(1.0, np.abs(table).max(axis=(1, 2)).sum() + H * np.abs(payments).max() + np.abs(last).max())
     gamma = 1.0 if discount is None else discount
-    return Task(table, paid, last, gamma, first, np.asarray(problem.actions_allowed), offset, size)
+    return Task(table, payments, last, gamma, first, np.asarray(problem.actions_allowed), offset, size)
 
 
-def action_values(kernels: Kernels, task: Task, h: int, after: Float[np.ndarray, "N S"]) -> np.ndarray:
+def action_values(kernels: Kernels, task: Task, h: int, next_values: Float[np.ndarray, "N S"]) -> np.ndarray:
     """Q_h of each kernel, [N, S, A], from the values of the next step."""
-    of_next = task.transition + task.discount * after[:, None, None, :]
+    of_next = task.transition + task.discount * next_values[:, None, None, :]
     return np.asarray(task.reward[h] + (kernels * of_next).sum(-1))
 
 

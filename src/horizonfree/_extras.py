@@ -48,7 +48,7 @@ def import_optional(package: str) -> Any:
 
 
 def check_extra(extra: str, purpose: str) -> None:
-    """The same error before long work, if a package of the extra is not installed."""
+    """Raise the error of `needs_extra` before long work if a package of the extra is not installed."""
     with needs_extra(extra, purpose):
         for package in EXTRAS[extra]:
             import_module(package)

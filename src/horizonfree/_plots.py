@@ -49,18 +49,18 @@ def draw_bands(ax: Any, lines: Mapping[str, Mapping[Any, Any]], styles: Mapping[
     with needs_extra("report", "figures"):
         from matplotlib import colormaps
 
-    drawn: list[Float[np.ndarray, " C"]] = []
+    medians: list[Float[np.ndarray, " C"]] = []
     colors = cycle(colormaps["tab10"].colors)  # type: ignore[attr-defined]  # a listed colour map
     for (label, by_x), color in zip(lines.items(), colors):
         x = sorted(by_x)
         values = [np.asarray(by_x[k], float) for k in x]
         values = [np.where(np.abs(v) < LOSS_TOLERANCE, 0.0, v) for v in values]
-        kept = [v[np.isfinite(v)] for v in values]
-        x, kept = [k for k, v in zip(x, kept) if len(v)], [v for v in kept if len(v)]
+        finite = [v[np.isfinite(v)] for v in values]
+        x, finite = [k for k, v in zip(x, finite) if len(v)], [v for v in finite if len(v)]
         if not x:
             continue
-        low, middle, high = (np.array([np.percentile(v, q) for v in kept]) for q in (BAND[0], 50, BAND[1]))
-        drawn += [low, middle, high]
+        low, middle, high = (np.array([np.percentile(v, q) for v in finite]) for q in (BAND[0], 50, BAND[1]))
+        medians += [low, middle, high]
         marker = "o" if len(x) < MAX_MARKED else None
         style = styles.get(label, "-")
         ax.plot(
@@ -74,11 +74,11 @@ def draw_bands(ax: Any, lines: Mapping[str, Mapping[Any, Any]], styles: Mapping[
             label=display_text(label),
             clip_on=False,  # a marker at zero is drawn whole
         )
-        if max(map(len, kept)) > 1:
+        if max(map(len, finite)) > 1:
             ax.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
     ax.grid(alpha=0.25, linewidth=0.5)
     ax.spines[["top", "right"]].set_visible(False)
-    set_scales(ax, drawn)
+    set_scales(ax, medians)
 
 
 def set_scales(ax: Any, drawn: Sequence[Float[np.ndarray, " C"]] = ()) -> None:

@@ -1,13 +1,20 @@
 """Checks of arguments. Each error names the argument, its value, and what it must be."""
 
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
 
-from horizonfree.errors import HorizonfreeError, OptionError, RewardError, ShapeError, UnknownNameError
+from horizonfree.errors import (
+    HorizonfreeError,
+    ModelError,
+    OptionError,
+    RewardError,
+    ShapeError,
+    UnknownNameError,
+)
 
 MAX_INT = 2**63 - 1
 MAX_INT_AS_FLOAT = 2**1023  # larger integers have no float
@@ -103,8 +110,8 @@ def check_choice(
     """One of a few words."""
     if not isinstance(value, str) or value not in choices:
         texts = [repr(x) for x in choices]
-        listed = " or ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
-        require(False, name, value, f"{listed}{did_you_mean(value, choices)}", error)
+        choices_text = " or ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
+        require(False, name, value, f"{choices_text}{did_you_mean(value, choices)}", error)
     return str(value)
 
 
@@ -114,6 +121,22 @@ def check_known(name: Any, names: Collection[str], kind: str) -> None:
         raise UnknownNameError(
             f"there is no {kind} {short_repr(name)}; {suggestion(short_repr(name), names)}"
         )
+
+
+def reward_name(name: str, names: Sequence[str], absent: str) -> str:
+    """A reward's name, or the only one if `name` is empty; `absent` says that there are none."""
+    name = names[0] if not name and len(names) == 1 else name
+    if name not in names:
+        raise UnknownNameError(
+            f"there is no reward {short_repr(name)}; {suggestion(name, names) if names else absent}"
+        )
+    return name
+
+
+def check_not_rejected(certificate: Any) -> None:
+    """Raise an error where a certificate says that the data refute the model class."""
+    if certificate.is_rejected:
+        raise ModelError(f"the data refute the model class: {certificate}")
 
 
 def check_instance(value: Any, kind: type[_T], name: str, hint: str = "") -> _T:
@@ -156,8 +179,8 @@ def check_real(x: Any, name: str) -> np.ndarray:
 def check_shape(array: np.ndarray, name: str, shape: tuple[int, ...], axes: str = "") -> np.ndarray:
     """An array of this shape. `axes` names its axes, such as "[S, A]"."""
     if array.shape != shape:
-        wanted = f"{axes} = {shape}" if axes else f"{shape}"
-        raise ShapeError(f"{name} has shape {array.shape}; it must be {wanted}")
+        shape_text = f"{axes} = {shape}" if axes else f"{shape}"
+        raise ShapeError(f"{name} has shape {array.shape}; it must be {shape_text}")
     return array
 
 
@@ -202,10 +225,10 @@ def require_entries(
     """
     is_valid = np.asarray(is_valid)
     if not is_valid.all():
-        place = tuple(int(i) for i in np.unravel_index(int(is_valid.argmin()), is_valid.shape))
-        entry = array[place]
+        index = tuple(int(i) for i in np.unravel_index(int(is_valid.argmin()), is_valid.shape))
+        entry = array[index]
         text = f"{entry:.10g}" if isinstance(entry, (float, np.floating)) else str(entry)
-        where = at.format(*place) if at else f"{list(place) or ''}"
+        where = at.format(*index) if at else f"{list(index) or ''}"
         raise error(f"{name}{where} is {text}; {meaning}")
 
 
@@ -216,11 +239,11 @@ def check_square(table: np.ndarray, name: str) -> None:
 
 
 def check_size(
-    number: float, most: float, what: str, advice: str, error: type[HorizonfreeError] = OptionError
+    number: float, limit: float, what: str, advice: str, error: type[HorizonfreeError] = OptionError
 ) -> None:
     """Raise "WHAT; at most MOST are possible: ADVICE" where a number exceeds its limit."""
-    if number > most:
-        raise error(f"{what}; at most {most:,} are possible: {advice}")
+    if number > limit:
+        raise error(f"{what}; at most {limit:,} are possible: {advice}")
 
 
 def check_table_size(S: int, A: int) -> None:
@@ -268,8 +291,8 @@ def calling(where: str, usage: str = "") -> Iterator[None]:
 
 def did_you_mean(name: Any, names: Iterable[str]) -> str:
     """ "; did you mean 'x'?" where a name is close to one of these, else an empty text."""
-    near = closest(name, names) if isinstance(name, str) else None
-    return f"; did you mean {near!r}?" if near is not None and near != name else ""
+    suggestion = closest(name, names) if isinstance(name, str) else None
+    return f"; did you mean {suggestion!r}?" if suggestion is not None and suggestion != name else ""
 
 
 def closest(name: str, names: Iterable[str]) -> str | None:

@@ -94,8 +94,8 @@ def to_numpy(tree: _T) -> _T:
 def to_device(tree: Any) -> Any:
     """Every NumPy array leaf as a JAX array of the same type: what compiled calls want. Call inside the scope."""
     leaves, shape = jax.tree.flatten(tree)
-    at = [i for i, x in enumerate(leaves) if isinstance(x, np.ndarray)]
+    indices = [i for i, x in enumerate(leaves) if isinstance(x, np.ndarray)]
     # all at once: one by one, each shape would be compiled by itself
-    for i, x in zip(at, jax.device_put([leaves[i] for i in at], may_alias=False), strict=True):
+    for i, x in zip(indices, jax.device_put([leaves[i] for i in indices], may_alias=False), strict=True):
         leaves[i] = x
     return jax.tree.unflatten(shape, leaves)

@@ -24,22 +24,22 @@ class RobustSet(LinearlyParametrised):
         self.intervals = adversaries.intervals_of_rows(self.truth, [run.evidence], zeta, delta)
 
     def inside(self, x):
-        good = self.is_valid(self.kernels(x))
+        is_good = self.is_valid(self.kernels(x))
         if self.model.is_hull:
-            good &= (x >= -1e-13).all(-1)
-        for i in np.flatnonzero(good):
-            good[i] = self.is_member(x[i])
-        return good
+            is_good &= (x >= -1e-13).all(-1)
+        for i in np.flatnonzero(is_good):
+            is_good[i] = self.is_member(x[i])
+        return is_good
 
     def is_member(self, theta):
         valid, evidence = self.truth.valid, self.run.evidence
         p = np.maximum(np.asarray(valid.rows) @ theta, 0.0)
         prob = np.where(self.truth.is_slot, np.append(p, 0.0)[np.asarray(valid.row_of)], 0.0)
-        known = self.truth._replace(p=p, prob=prob)
+        model = self.truth._replace(p=p, prob=prob)
         return not (
-            adversaries.leaves_bets(known, evidence, self.predicted, self.zeta, self.delta)
-            or adversaries.leaves_rows(known, self.intervals, self.zeta)
-            or adversaries.leaves_spaces(known, evidence, self.predicted, self.zeta, self.delta)
+            adversaries.leaves_bets(model, evidence, self.predicted, self.zeta, self.delta)
+            or adversaries.leaves_rows(model, self.intervals, self.zeta)
+            or adversaries.leaves_spaces(model, evidence, self.predicted, self.zeta, self.delta)
         )
 
     def estimates(self):
@@ -51,8 +51,8 @@ def largest_means(P, f, zeta, allowed):
     best = np.where(allowed, f, -np.inf).max(-1)
     order = np.argsort(f)
     mass = P[..., order]
-    moved = np.clip(zeta - (np.cumsum(mass, -1) - mass), 0.0, mass)
-    return ((mass - moved) * f[order]).sum(-1) + moved.sum(-1) * best
+    shift = np.clip(zeta - (np.cumsum(mass, -1) - mass), 0.0, mass)
+    return ((mass - shift) * f[order]).sum(-1) + shift.sum(-1) * best
 
 
 def worst_loss(P, task, policy, zeta, allowed):
@@ -60,23 +60,23 @@ def worst_loss(P, task, policy, zeta, allowed):
 
     Where the best policy takes the plan's action both meet the same law; after another action their laws are unrelated.
     """
-    S, every = P.shape[0], np.arange(P.shape[0])
-    up, low, high, gap = np.zeros((4, S))
+    S, states = P.shape[0], np.arange(P.shape[0])
+    upper, low, high, gap = np.zeros((4, S))
     for h in range(len(task.reward) - 1, -1, -1):
-        own, r = policy[h], task.reward[h]
-        best = r + largest_means(P, up, zeta, allowed)
-        least = (r - largest_means(P, -low, zeta, allowed))[every, own]
-        most = (r + largest_means(P, high, zeta, allowed))[every, own]
-        agree = largest_means(P, gap, zeta, allowed)[every, own]
-        others = np.where(np.arange(P.shape[1]) == own[:, None], -np.inf, best).max(-1)
-        up, low, high, gap = best.max(-1), least, most, np.maximum(agree, others - least)
+        actions, r = policy[h], task.reward[h]
+        best = r + largest_means(P, upper, zeta, allowed)
+        least = (r - largest_means(P, -low, zeta, allowed))[states, actions]
+        largest = (r + largest_means(P, high, zeta, allowed))[states, actions]
+        agree = largest_means(P, gap, zeta, allowed)[states, actions]
+        other_values = np.where(np.arange(P.shape[1]) == actions[:, None], -np.inf, best).max(-1)
+        upper, low, high, gap = best.max(-1), least, largest, np.maximum(agree, other_values - least)
     return tuple(float(x @ task.start) for x in (gap, low, high))
 
 
-def check(audit, name, run, delta, zeta, declared, rewards, members, allowed):
+def check(audit, name, run, delta, zeta, misspecification, rewards, members, allowed):
     """Certificates, families, plans and the robustness curve, in the worst system around each member."""
-    certificate = run.certificate(delta, misspecification=declared)
-    family = run.certificate(delta, rewards=rewards, misspecification=declared)
+    certificate = run.certificate(delta, misspecification=misspecification)
+    family = run.certificate(delta, rewards=rewards, misspecification=misspecification)
     curve = run.robustness(0.3, delta=delta)
     wider, bound = min(
         ((z, gap) for z, gap in zip(curve.zetas, curve.gaps) if z >= zeta and not np.isnan(gap)),
@@ -87,16 +87,16 @@ def check(audit, name, run, delta, zeta, declared, rewards, members, allowed):
         audit.at_most(f"{name}: smallest misspecification", curve.zeta_low, zeta)
     for reward in rewards:
         task = testing.task_of(run.problem, reward)
-        plan = run.plan(reward, delta=delta, misspecification=declared)
+        plan = run.plan(reward, delta=delta, misspecification=misspecification)
         if plan.certificate.is_rejected:
             continue
-        found = np.array([worst_loss(P, task, plan.policy, zeta, allowed) for P in members])
-        audit.at_most(f"{name}: gap", found[:, 0], plan.gap)
-        audit.at_most(f"{name}: value_low", plan.value_low - found[:, 1], 0.0)
-        audit.at_most(f"{name}: value_high", found[:, 2] - plan.value_high, 0.0)
+        worst_losses = np.array([worst_loss(P, task, plan.policy, zeta, allowed) for P in members])
+        audit.at_most(f"{name}: gap", worst_losses[:, 0], plan.gap)
+        audit.at_most(f"{name}: value_low", plan.value_low - worst_losses[:, 1], 0.0)
+        audit.at_most(f"{name}: value_high", worst_losses[:, 2] - plan.value_high, 0.0)
         if not certificate.is_rejected:
-            audit.at_most(f"{name}: eps", found[:, 0], certificate.eps)
-            audit.at_most(f"{name}: family", found[:, 0], family.eps)
+            audit.at_most(f"{name}: eps", worst_losses[:, 0], certificate.eps)
+            audit.at_most(f"{name}: family", worst_losses[:, 0], family.eps)
         robust = run.plan(reward, delta=delta, misspecification=wider)
-        found = np.array([worst_loss(P, task, robust.policy, zeta, allowed) for P in members])
-        audit.at_most(f"{name}: robustness", found[:, 0], bound)
+        worst_losses = np.array([worst_loss(P, task, robust.policy, zeta, allowed) for P in members])
+        audit.at_most(f"{name}: robustness", worst_losses[:, 0], bound)

@@ -8,22 +8,22 @@ import numpy as np
 def pairwise(factors, seed=0, tries=40):
     """factors: {name: levels}. Cases {name: level} that cover all pairs of levels of different factors."""
     rng, names = np.random.default_rng(seed), list(factors)
-    left = {
+    uncovered = {
         ((a, x), (b, y))
         for a, b in itertools.combinations(names, 2)
         for x, y in itertools.product(factors[a], factors[b])
     }
     cases = []
-    while left:
-        first = min(left, key=repr)
-        best, most = None, -1
+    while uncovered:
+        first = min(uncovered, key=repr)
+        best, most_new = None, -1
         for _ in range(tries):
             case = {name: factors[name][rng.integers(len(factors[name]))] for name in names}
             case |= dict(first)
-            covered = len(left & covers(case, names))
-            if covered > most:
-                best, most = case, covered
-        left -= covers(best, names)
+            covered = len(uncovered & covers(case, names))
+            if covered > most_new:
+                best, most_new = case, covered
+        uncovered -= covers(best, names)
         cases.append(best)
     return cases
 

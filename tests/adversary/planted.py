@@ -180,7 +180,7 @@ class Dreamer(Uniform):
 class Extra(LeastTaken):
     """An argument too many."""
 
-    def choose(self, rng, model, state, evidence, more):
+    def choose(self, rng, model, state, evidence, extra):
         return 0
 
 

@@ -10,14 +10,14 @@ from horizonfree import testing
 def occupancies(P, policy, start):
     """P(s_h = s, a_h = a) [H, S, A] of a deterministic policy [H, S]."""
     H, S = policy.shape
-    found, mu = np.zeros((H, S, P.shape[1])), start
+    occupancy, mu = np.zeros((H, S, P.shape[1])), start
     for h in range(H):
-        found[h, np.arange(S), policy[h]] = mu
-        mu = np.einsum("sa,sat->t", found[h], P)
-    return found
+        occupancy[h, np.arange(S), policy[h]] = mu
+        mu = np.einsum("sa,sat->t", occupancy[h], P)
+    return occupancy
 
 
-def worst_reward(P, estimate, support, start, rival, plan):
+def worst_reward(P, estimate, support, start, other_policy, plan):
     """The reward of total at most 1 that maximises V^rival_P - V^plan_P, where the plan is optimal in the estimate.
 
     Variables: r [H, S, A] >= 0, T [H, S] >= 0 the largest total from (h, s) on, W [H, S] the plan's values in the
@@ -31,8 +31,8 @@ def worst_reward(P, estimate, support, start, rival, plan):
     rows, cols, data, count = [], [], [], 0
     equal_rows, equal_cols, equal_data, equal = [], [], [], 0
     for h, s, a in np.ndindex(H, S, A):
-        after = np.flatnonzero(support[s, a]) if h + 1 < H else [None]
-        for t in after:  # r + T' - T <= 0
+        successors = np.flatnonzero(support[s, a]) if h + 1 < H else [None]
+        for t in successors:  # r + T' - T <= 0
             entries = [(r[h, s, a], 1.0), (T[h, s], -1.0)] + ([] if t is None else [(T[h + 1, t], 1.0)])
             for col, x in entries:
                 rows.append(count), cols.append(col), data.append(x)
@@ -49,13 +49,15 @@ def worst_reward(P, estimate, support, start, rival, plan):
             count += 1
     n = nr + 2 * nv
     above = coo_array((data, (rows, cols)), (count, n)).tocsr()
-    same = coo_array((equal_data, (equal_rows, equal_cols)), (equal, n)).tocsr()
+    equal_matrix = coo_array((equal_data, (equal_rows, equal_cols)), (equal, n)).tocsr()
     gain = np.zeros(n)
-    gain[:nr] = (occupancies(P, rival, start) - occupancies(P, plan, start)).ravel()
+    gain[:nr] = (occupancies(P, other_policy, start) - occupancies(P, plan, start)).ravel()
     high = np.full(n, np.inf)
     high[T[0][start > 0]] = 1.0
     low = np.where(np.arange(n) < nr + nv, 0.0, -np.inf)
-    solved = linprog(-gain, above, np.zeros(count), same, np.zeros(equal), np.stack([low, high], axis=1))
+    solved = linprog(
+        -gain, above, np.zeros(count), equal_matrix, np.zeros(equal), np.stack([low, high], axis=1)
+    )
     if solved.status != 0:
         return None
     return np.maximum(solved.x[:nr].reshape(H, S, A), 0.0), -solved.fun
@@ -76,28 +78,30 @@ def search(problem, kernels, estimate, rng, tries=6, rounds=3):
     for s, a, j in np.argwhere(np.asarray(space.support)):
         support[s, a, space.succ[s, a, j]] = True
     task = testing.task_of(problem, np.zeros(problem.num_states))
-    found = []
+    tasks = []
     for _ in range(tries):
         P = kernels[rng.integers(len(kernels))]
         reward = testing.random_reward(problem, rng)
-        here = task._replace(reward=reward)
-        rival = testing.optimal_policy(P, here)
+        candidate = task._replace(reward=reward)
+        rival_policy = testing.optimal_policy(P, candidate)
         is_random = rng.random() < 0.5
         plan = (
             testing.random_policy(problem, rng, is_stochastic=False)
             if is_random
-            else testing.optimal_policy(estimate, here)
+            else testing.optimal_policy(estimate, candidate)
         )
         best = None
         for _ in range(rounds):
-            solved = worst_reward(P, estimate, support, task.start, rival, plan)
+            solved = worst_reward(P, estimate, support, task.start, rival_policy, plan)
             if solved is None or solved[1] <= 1e-9:
                 break
             best = prefer(solved[0], plan)
-            here = task._replace(reward=best)
-            losses = testing.optimal_values(kernels, here) - testing.policy_values(kernels, here, plan)
+            candidate = task._replace(reward=best)
+            losses = testing.optimal_values(kernels, candidate) - testing.policy_values(
+                kernels, candidate, plan
+            )
             P = kernels[losses.argmax()]
-            rival = testing.optimal_policy(P, here)
+            rival_policy = testing.optimal_policy(P, candidate)
         if best is not None:
-            found.append(best)
-    return found
+            tasks.append(best)
+    return tasks

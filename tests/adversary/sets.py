@@ -21,9 +21,9 @@ def transitions(run):
     """Dense counts [K, S, A, S] of each logged episode."""
     S, A = run.problem.num_states, run.problem.num_actions
     s, a, j = (np.asarray(x) for x in (run.log.s, run.log.a, run.log.j))
-    seen = j != UNSEEN
+    is_seen = j != UNSEEN
     counts = np.zeros((len(s), S, A, S))
-    k, h = np.nonzero(seen)
+    k, h = np.nonzero(is_seen)
     np.add.at(counts, (k, s[k, h], a[k, h], s[k, h + 1]), 1)
     return counts
 
@@ -60,12 +60,12 @@ class LinearlyParametrised:
             return np.zeros((0, *self.shape))
         targets = testing.valid_vertices(self.model, count, rng)
         mixed = np.tensordot(rng.dirichlet(np.full(len(targets), 0.3), count), targets, 1)
-        every = [np.stack(origins)]
+        groups = [np.stack(origins)]
         for origin in origins:
             for goals in (targets, mixed):
-                every.append(testing.to_boundary(self.inside, origin, goals))
-        found = np.concatenate(every)
-        return found[self.inside(found)]
+                groups.append(testing.to_boundary(self.inside, origin, goals))
+        points = np.concatenate(groups)
+        return points[self.inside(points)]
 
     def improve(self, x, score, rng, rounds=3, count=32):
         """Members with larger scores: random combinations of the best ones, pushed to the boundary."""
@@ -102,17 +102,17 @@ class MixtureSet(LinearlyParametrised):
 
     def inside(self, x):
         P = self.kernels(x)
-        good = self.is_valid(P)
+        is_good = self.is_valid(P)
         if self.model.is_hull:
-            good &= (x >= -1e-13).all(-1)
+            is_good &= (x >= -1e-13).all(-1)
         else:
-            good &= np.linalg.norm(x, axis=-1) <= self.model.bound * self.model.unit + 1e-9
+            is_good &= np.linalg.norm(x, axis=-1) <= self.model.bound * self.model.unit + 1e-9
         if self.since is None:
-            return good & testing.is_inside(self.run, x, self.delta)
+            return is_good & testing.is_inside(self.run, x, self.delta)
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.where(self.since[None] > 0, np.log(np.maximum(P, 0.0))[:, None], 0.0)
         loss = -(self.since * logs).sum((2, 3, 4))
-        return good & (loss <= self.level - MARGIN).all(-1)
+        return is_good & (loss <= self.level - MARGIN).all(-1)
 
     def estimates(self):
         confidence = self.run.confidence(self.delta)
@@ -156,30 +156,32 @@ class LinearSet(LinearlyParametrised):
     def sums(self, phi, starts):
         """V0, V1 and C1 of each bet, from the log where there is one."""
         if self.run.log is None:
-            kept = self.run.evidence
-            V0, C0 = np.asarray(kept.gram_at), np.asarray(kept.cross_at)
-            return V0, np.asarray(kept.gram) - V0, np.asarray(kept.cross) - C0
+            evidence = self.run.evidence
+            V0, C0 = np.asarray(evidence.gram_at), np.asarray(evidence.cross_at)
+            return V0, np.asarray(evidence.gram) - V0, np.asarray(evidence.cross) - C0
         episodes = transitions(self.run)
-        before, since = (
+        sums_before, sums_since = (
             [part.sum(0) for part in parts] for parts in zip(*((episodes[:m], episodes[m:]) for m in starts))
         )
-        V0, V1 = ([np.einsum("sa,sai,saj->ij", n.sum(-1), phi, phi) for n in x] for x in (before, since))
-        return V0, V1, [np.einsum("sat,sai->it", n, phi) for n in since]
+        V0, V1 = (
+            [np.einsum("sa,sai,saj->ij", n.sum(-1), phi, phi) for n in x] for x in (sums_before, sums_since)
+        )
+        return V0, V1, [np.einsum("sat,sai->it", n, phi) for n in sums_since]
 
     def inside(self, x):
         P = self.kernels(x)
-        good = self.is_valid(P)
+        is_good = self.is_valid(P)
         for V1, C1, inverse, beta, beta_declared in self.bets:
             noise = C1 - np.einsum("ij,njs->nis", V1, x)
             scores = noise @ self.V
             size = np.sqrt(np.einsum("niv,ij,njv->nv", scores, inverse, scores).max(-1))
-            good &= size <= beta - MARGIN
+            is_good &= size <= beta - MARGIN
             for reward in np.asarray(self.model.declared):
                 for V in _optimal(P, reward):
                     spread = np.ptp(V, axis=-1)
                     score = np.einsum("nis,ns->ni", noise, V)
                     size = np.sqrt(np.einsum("ni,ij,nj->n", score, inverse, score))
-                    good &= size <= spread * beta_declared + 1e-12
+                    is_good &= size <= spread * beta_declared + 1e-12
         for a, log_weights, level in self.moments:
             penalty = (-np.log1p(-np.abs(a)) - np.abs(a)) @ self.counts
             for reward in np.asarray(self.model.declared):
@@ -188,8 +190,8 @@ class LinearSet(LinearlyParametrised):
                     sums = (self.counts @ V[..., None])[..., 0] - self.counts.sum(-1) * means
                     Y = V - V.min(-1, keepdims=True)
                     log_e = logsumexp(sums @ a.T - Y**2 @ penalty.T + log_weights, axis=-1)
-                    good &= log_e <= level - QUADRATURE
-        return good
+                    is_good &= log_e <= level - QUADRATURE
+        return is_good
 
     def estimates(self):
         return []
@@ -197,11 +199,11 @@ class LinearSet(LinearlyParametrised):
 
 def _optimal(P, reward):
     """V*_2..V*_H of a reward [H, S, A] for each kernel."""
-    V, found = np.zeros((len(P), P.shape[1])), []
+    V, policies = np.zeros((len(P), P.shape[1])), []
     for h in range(len(reward) - 1, 0, -1):
         V = (reward[h] + np.einsum("nsat,nt->nsa", P, V)).max(-1)
-        found.append(V)
-    return found
+        policies.append(V)
+    return policies
 
 
 KAPPAS = (1.0, 32.0, 1024.0, 32768.0)
@@ -232,39 +234,39 @@ class TableSet:
 
     def counted(self):
         """Dense counts from those on the successor lists."""
-        space, found = self.run.problem.space, np.zeros(self.support.shape)
+        space, counts = self.run.problem.space, np.zeros(self.support.shape)
         for s, a, j in np.argwhere(np.asarray(space.support)):
-            found[s, a, space.succ[s, a, j]] = self.run.evidence.counts[s, a, j]
-        return found
+            counts[s, a, space.succ[s, a, j]] = self.run.evidence.counts[s, a, j]
+        return counts
 
     def e_values(self, s, a, p):
         """log sum_j w_j exp f_j(p) of laws p [N, S] of one pair."""
-        N, seen = self.counts[s, a], self.counts[s, a] > 0
-        n, q = N.sum(), np.where(seen, p, 1.0)
+        N, is_seen = self.counts[s, a], self.counts[s, a] > 0
+        n, q = N.sum(), np.where(is_seen, p, 1.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = [
                 gammaln(k)
                 - gammaln(k + n)
-                + np.where(seen, gammaln(k * q + N) - gammaln(k * q) - N * np.log(q), 0.0).sum(-1)
+                + np.where(is_seen, gammaln(k * q + N) - gammaln(k * q) - N * np.log(q), 0.0).sum(-1)
                 for k in KAPPAS
             ]
             m = self.support[s, a].sum()
-            kt = gammaln(m / 2) - gammaln(n + m / 2) + (gammaln(N + 0.5) - gammaln(0.5))[seen].sum()
-            logs.append(kt - np.where(seen, N * np.log(q), 0.0).sum(-1))
-        found = logsumexp(np.stack(logs), axis=0) - np.log(len(logs))
-        return np.where((p < 0).any(-1) | (seen & (p <= 0)).any(-1), np.inf, found)
+            kt = gammaln(m / 2) - gammaln(n + m / 2) + (gammaln(N + 0.5) - gammaln(0.5))[is_seen].sum()
+            logs.append(kt - np.where(is_seen, N * np.log(q), 0.0).sum(-1))
+        log_e = logsumexp(np.stack(logs), axis=0) - np.log(len(logs))
+        return np.where((p < 0).any(-1) | (is_seen & (p <= 0)).any(-1), np.inf, log_e)
 
     def row_inside(self, s, a, p):
         return self.e_values(s, a, p) <= self.level - MARGIN
 
     def inside(self, tables):
-        good = np.abs(tables.sum(-1) - 1).max((1, 2)) < 1e-9
-        good &= (tables >= 0).all((1, 2, 3)) & ~(tables * ~self.support).any((1, 2, 3))
-        together = np.zeros(len(tables))
+        is_good = np.abs(tables.sum(-1) - 1).max((1, 2)) < 1e-9
+        is_good &= (tables >= 0).all((1, 2, 3)) & ~(tables * ~self.support).any((1, 2, 3))
+        joint_log_e = np.zeros(len(tables))
         for s, a in self.pairs:
-            good &= self.row_inside(s, a, tables[:, s, a])
-            together += self.joint_e_value(s, a, tables[:, s, a])
-        return good & (together <= self.joint_level - MARGIN)
+            is_good &= self.row_inside(s, a, tables[:, s, a])
+            joint_log_e += self.joint_e_value(s, a, tables[:, s, a])
+        return is_good & (joint_log_e <= self.joint_level - MARGIN)
 
     def joint_e_value(self, s, a, p):
         """log(.1 + .9 [one successor y was seen] / p(y)^(n - 1)) of laws p [N, S] of one pair."""
@@ -280,7 +282,7 @@ class TableSet:
     def rows(self, rng, count):
         """Extreme laws of each pair: [S, A, count, S]."""
         S, A = self.support.shape[:2]
-        found = np.zeros((S, A, count, S))
+        rows = np.zeros((S, A, count, S))
         for s, a in np.ndindex(S, A):
             support = self.support[s, a]
             targets = np.zeros((count, S))
@@ -291,19 +293,21 @@ class TableSet:
                 n = self.counts[s, a]
                 centre = n / n.sum() if n.sum() else support / support.sum()
                 targets = testing.to_boundary(lambda p, s=s, a=a: self.row_inside(s, a, p), centre, targets)
-            found[s, a] = targets
-        return found[np.arange(S)[:, None], self.acts]
+            rows[s, a] = targets
+        return rows[np.arange(S)[:, None], self.acts]
 
     def pulled(self, tables):
         """Tables outside the set, as those of extreme rows of all pairs, moved to its boundary."""
         n = self.counts.sum(-1, keepdims=True)
-        even = self.support / self.support.sum(-1, keepdims=True)
-        centre = np.where(n > 0, self.counts / np.maximum(n, 1), even)[np.arange(len(n))[:, None], self.acts]
+        uniform = self.support / self.support.sum(-1, keepdims=True)
+        centre = np.where(n > 0, self.counts / np.maximum(n, 1), uniform)[
+            np.arange(len(n))[:, None], self.acts
+        ]
         is_out = ~self.inside(tables)
-        found = tables.copy()
+        result = tables.copy()
         if is_out.any() and self.inside(centre[None])[0]:
-            found[is_out] = testing.to_boundary(self.inside, centre, tables[is_out])
-        return found
+            result[is_out] = testing.to_boundary(self.inside, centre, tables[is_out])
+        return result
 
     def members(self, rng, count):
         self.cloud = self.rows(rng, 48)
@@ -322,17 +326,17 @@ class TableSet:
         S, A, n, _ = self.cloud.shape
         best = tables[np.argmax(score(tables))].copy()
         for _ in range(rounds):
-            before = best.copy()
+            previous = best.copy()
             for s, a in np.ndindex(S, A):
                 if self.acts[s, a] != a:
                     continue
-                tried = np.repeat(best[None], n, 0)
-                tried[:, s, self.acts[s] == a] = self.cloud[s, a][:, None]
-                best = tried[np.argmax(score(tried))]
-            if (best == before).all():
+                candidates = np.repeat(best[None], n, 0)
+                candidates[:, s, self.acts[s] == a] = self.cloud[s, a][:, None]
+                best = candidates[np.argmax(score(candidates))]
+            if (best == previous).all():
                 break
-        found = self.pulled(best[None])
-        return np.concatenate([tables, found[self.inside(found)]])
+        pulled_tables = self.pulled(best[None])
+        return np.concatenate([tables, pulled_tables[self.inside(pulled_tables)]])
 
 
 def confidence_set(run, delta):

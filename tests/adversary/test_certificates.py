@@ -35,16 +35,16 @@ SELECTED = [
 ]
 
 
-def by_system(listed):
+def by_system(cases):
     """Cases with their numbers, those of a system one after the other: they share programs."""
-    return sorted(enumerate(listed), key=lambda x: (x[1]["system"], x[0]))
+    return sorted(enumerate(cases), key=lambda x: (x[1]["system"], x[0]))
 
 
 def test_every_pair_of_levels_occurs():
-    listed = pairwise(QUICK)
-    found = set().union(*(covers(case, list(QUICK)) for case in listed))
+    cases = pairwise(QUICK)
+    pairs = set().union(*(covers(case, list(QUICK)) for case in cases))
     sizes = [len(levels) for levels in QUICK.values()]
-    assert len(found) == (sum(sizes) ** 2 - sum(n * n for n in sizes)) // 2
+    assert len(pairs) == (sum(sizes) ** 2 - sum(n * n for n in sizes)) // 2
 
 
 @pytest.mark.parametrize("system", QUICK["system"])
@@ -82,9 +82,9 @@ def test_the_long_form():
                 last = case["system"]
             cases.check_case(audit, case, 1000 * (seed + rounds) + i)
         rounds += 1
-    found = audit.report()
+    report = audit.report()
     print(
-        f"{found.runs} systems, {found.parameters} parameters, {found.statements} statements, {found.refused} refused, "
-        f"largest ratio {found.worst_ratio:.6f}, {len(found.violations)} violations"
+        f"{report.runs} systems, {report.parameters} parameters, {report.statements} statements, "
+        f"{report.refused} refused, largest ratio {report.worst_ratio:.6f}, {len(report.violations)} violations"
     )
-    found.raise_for_violations()
+    report.raise_for_violations()

@@ -14,46 +14,46 @@ import horizonfree as hf
 from horizonfree.errors import HorizonfreeError
 from tests.adversary import sets
 from tests.adversary.systems import CLASSES, A, H, S
-from tests.adversary.test_constrained import run_of
+from tests.adversary.test_constrained import make_run
 
 NAMES = [name for name in CLASSES if not name.startswith("linear")]
 CASES = [(name, seed, episodes) for name in NAMES for seed, episodes in ((0, 6), (1, 300))]
 DELTA = 0.5
 
 
-def start_of(problem, seed):
+def start_distribution(problem, seed):
     return np.eye(S)[0] if seed == 0 else np.asarray(problem.start)
 
 
 def members(run, rng, count=4):
-    found = sets.confidence_set(run, DELTA)
-    return found.kernels(found.members(rng, 16))[-count:]
+    confidence_set = sets.confidence_set(run, DELTA)
+    return confidence_set.kernels(confidence_set.members(rng, 16))[-count:]
 
 
-def lifted(P, events):
+def product_kernel(P, events):
     """The kernel of (set of decided events, state), as [X, A, X]."""
     copies = 2 ** len(events)
     Q = np.zeros((copies * S, A, copies * S))
     for m in range(copies):
         for s in range(S):
-            after = m
+            next_memory = m
             for i, states in enumerate(events):
-                after |= (s in states) << i
-            Q[m * S + s, :, after * S : after * S + S] = P[s]
+                next_memory |= (s in states) << i
+            Q[m * S + s, :, next_memory * S : next_memory * S + S] = P[s]
     return Q
 
 
-def paid(T, events, i, within):
+def event_reward(T, events, i, deadline):
     """1 at the first visit of event i, at most `within` transitions after the start."""
     table = np.zeros((T, 2 ** len(events) * S, A))
     for m in range(2 ** len(events)):
         for s in events[i]:
             if not m >> i & 1:
-                table[: within + 1, m * S + s] = 1.0
+                table[: deadline + 1, m * S + s] = 1.0
     return table
 
 
-def best_within(Q, start, reward, cost, bound, allowed):
+def best_value_within(Q, start, reward, cost, bound, allowed):
     """The best total among all policies with a bounded cost, by a linear programme over occupancies; None if empty."""
     T, X, _ = reward.shape
     n = T * X * A
@@ -66,10 +66,10 @@ def best_within(Q, start, reward, cost, bound, allowed):
                 flow[h * X + x, index[h - 1].ravel()] -= Q[:, :, x].ravel()
     supply[: len(start)] = start
     high = np.where(np.broadcast_to(allowed, (T, X, A)).ravel(), 1.0, 0.0)
-    found = linprog(
+    solution = linprog(
         -reward.ravel(), cost.reshape(1, -1), [bound], flow, supply, np.stack([np.zeros(n), high], axis=1)
     )
-    return None if found.status == 2 else -found.fun
+    return None if solution.status == 2 else -solution.fun
 
 
 def total(Q, start, table, policy):
@@ -81,68 +81,70 @@ def total(Q, start, table, policy):
 
 @pytest.mark.parametrize(("name", "seed", "episodes"), CASES)
 def test_no_member_contradicts_a_plan_with_events_or_the_trade_off(name, seed, episodes):
-    problem, run = run_of(name, seed, episodes)
+    problem, run = make_run(name, seed, episodes)
     if run.confidence(DELTA).is_refuted:
         return
-    rng, start = np.random.default_rng([seed, 8]), start_of(problem, seed)
+    rng, start = np.random.default_rng([seed, 8]), start_distribution(problem, seed)
     allowed = np.asarray(problem.actions_allowed)
     acts = np.where(allowed, np.arange(A), 0)
     goal = (rng.random((H, S, A)) / H)[:, np.arange(S)[:, None], acts]
-    within = int(rng.integers(1, H))
+    deadline = int(rng.integers(1, H))
     kernels = members(run, rng)
     for events, reward in (([(2,)], goal), ([(2,), (1, 2)], hf.reach(problem, 2))):
-        cost = hf.reach(problem, list(events[-1]), within=within)
+        cost = hf.reach(problem, list(events[-1]), within=deadline)
         T, copies = H, 2 ** len(events)
-        own = paid(T, events, 0, H - 1) if len(events) == 2 else np.tile(goal, (1, copies, 1))
-        charged = paid(T, events, len(events) - 1, within)
+        plan_reward = event_reward(T, events, 0, H - 1) if len(events) == 2 else np.tile(goal, (1, copies, 1))
+        event_cost = event_reward(T, events, len(events) - 1, deadline)
         curve = run.pareto(reward, cost, points=4, delta=DELTA)
         for share in (0.02, 0.4):
             bound = float(curve.costs.min() + share * np.ptp(curve.costs) + 0.01)
             plan = run.plan(reward, constraints=[hf.at_most(cost, bound)], delta=DELTA)
             for P in kernels:
-                Q = lifted(P, events)
-                mine, mycost = (total(Q, start, x, plan.policy) for x in (own, charged))
-                assert plan.value_low - 1e-9 <= mine <= plan.value_high + 1e-9
-                assert plan.constraints[0].low - 1e-9 <= mycost <= plan.constraints[0].high + 1e-9
-                best = best_within(Q, start, own, charged, bound, np.tile(allowed, (copies, 1)))
+                Q = product_kernel(P, events)
+                plan_total, plan_cost = (total(Q, start, x, plan.policy) for x in (plan_reward, event_cost))
+                assert plan.value_low - 1e-9 <= plan_total <= plan.value_high + 1e-9
+                assert plan.constraints[0].low - 1e-9 <= plan_cost <= plan.constraints[0].high + 1e-9
+                best = best_value_within(
+                    Q, start, plan_reward, event_cost, bound, np.tile(allowed, (copies, 1))
+                )
                 if plan.status == "feasible":
-                    assert mycost <= bound + 1e-12
+                    assert plan_cost <= bound + 1e-12
                 assert not (plan.status == "infeasible" and best is not None)
                 if best is not None and plan.status != "infeasible":
-                    assert best - mine <= plan.gap + 1e-7
-                at = curve.at(bound)
-                if np.isnan(at.high):
+                    assert best - plan_total <= plan.gap + 1e-7
+                point = curve.at(bound)
+                if np.isnan(point.high):
                     assert best is None
                 elif best is not None:
-                    assert at.low - 1e-7 <= best <= at.high + 1e-7
+                    assert point.low - 1e-7 <= best <= point.high + 1e-7
                 else:
-                    assert at.low == -np.inf
+                    assert point.low == -np.inf
 
 
 def distribution(P, start, table, policy):
     """The law of the total, as a dictionary."""
-    now = {(s, 0): start[s] for s in range(S) if start[s] > 0}
+    current = {(s, 0): start[s] for s in range(S) if start[s] > 0}
     for h in range(H):
-        after = defaultdict(float)
-        for (s, v), p in now.items():
+        following = defaultdict(float)
+        for (s, v), p in current.items():
             for a in range(A):
                 w = v + int(table[h, s, a])
                 if policy[h, s, a] > 0:
-                    for to in range(S):
-                        after[to, w] += p * policy[h, s, a] * P[s, a, to]
-        now = after
+                    for successor in range(S):
+                        following[successor, w] += p * policy[h, s, a] * P[s, a, successor]
+        current = following
     law = defaultdict(float)
-    for (_, v), p in now.items():
+    for (_, v), p in current.items():
         law[v] += p
     return law
 
 
 @pytest.mark.parametrize(("name", "seed", "episodes"), CASES)
 def test_no_member_has_another_distribution_of_totals(name, seed, episodes):
-    problem, run = run_of(name, seed, episodes)
+    problem, run = make_run(name, seed, episodes)
     if run.confidence(DELTA).is_refuted:
         return
-    rng, start = np.random.default_rng([seed, 9]), start_of(problem, seed)
+    rng, start = np.random.default_rng([seed, 9]), start_distribution(problem, seed)
     allowed = np.asarray(problem.actions_allowed)
     acts = np.where(allowed, np.arange(A), 0)
     for is_same in (True, False):
@@ -156,8 +158,8 @@ def test_no_member_has_another_distribution_of_totals(name, seed, episodes):
             law = distribution(P, start, table, policy)
             values = np.array(sorted(law)) * unit
             mass = np.array([law[v] for v in sorted(law)])
-            seen = mass > 0
-            assert set(np.round(values[seen], 9)) <= set(np.round(risk.totals, 9))
+            has_mass = mass > 0
+            assert set(np.round(values[has_mass], 9)) <= set(np.round(risk.totals, 9))
             for i, t in enumerate(risk.totals):
                 above = mass[values >= t - 1e-9].sum()
                 assert risk.at_least_low[i] - 1e-9 <= above <= risk.at_least_high[i] + 1e-9
@@ -167,15 +169,15 @@ def test_no_member_has_another_distribution_of_totals(name, seed, episodes):
                 below = np.cumsum(mass)
                 quantile = values[(below >= share - 1e-12).argmax()]
                 tail = np.minimum(mass, np.maximum(share - (below - mass), 0))
-                found = risk.quantile(share), risk.cvar(share)
-                assert found[0].low - 1e-9 <= quantile <= found[0].high + 1e-9
-                assert found[1].low - 1e-9 <= tail @ values / share <= found[1].high + 1e-9
+                bounds = risk.quantile(share), risk.cvar(share)
+                assert bounds[0].low - 1e-9 <= quantile <= bounds[0].high + 1e-9
+                assert bounds[1].low - 1e-9 <= tail @ values / share <= bounds[1].high + 1e-9
 
 
 @pytest.mark.parametrize("name", ["kernels", "table_given"])
 def test_intervals_are_not_trivial(name):
     """Intervals that were always everything would pass the tests above."""
-    problem, run = run_of(name, 1, 20_000)
+    problem, run = make_run(name, 1, 20_000)
     risk = run.risk([0.0, 1.0, 1.0], np.zeros((H, S), int))
     assert (risk.at_least_high - risk.at_least_low).max() < 0.25
     cvar = risk.cvar(0.5)
@@ -186,7 +188,7 @@ def test_intervals_are_not_trivial(name):
 
 
 def test_linear_mdps_are_refused_in_words():
-    problem, run = run_of("linear", 1, 300)
+    problem, run = make_run("linear", 1, 300)
     with pytest.raises(HorizonfreeError, match="need states that remember"):
         run.risk([0.0, 1.0, 1.0], np.zeros((H, S), int))
     with pytest.raises(HorizonfreeError, match="need states that remember"):

@@ -10,42 +10,44 @@ from tests.adversary.systems import CLASSES, A, H, S
 
 
 def successors(problem):
-    space, found = problem.space, np.zeros((S, A, S), bool)
+    space, possible = problem.space, np.zeros((S, A, S), bool)
     for s, a, j in np.argwhere(np.asarray(space.support)):
-        found[s, a, space.succ[s, a, j]] = True
-    return found
+        possible[s, a, space.succ[s, a, j]] = True
+    return possible
 
 
-def attack(audit, system, seed, episodes, delta, zeta):
+def check_robust(audit, system, seed, episodes, delta, zeta):
     rng = np.random.default_rng([seed, 5])
     problem = CLASSES[system](rng, {"horizon": H, "start": 0})
     for data in ("full", "extreme"):
-        run = hf.from_episodes(problem, cases.log_of(data, episodes, problem, rng))
-        found = misspecified.RobustSet(run, delta, zeta)
-        members = found.members(rng, 6)
+        run = hf.from_episodes(problem, cases.make_log(data, episodes, problem, rng))
+        robust_set = misspecified.RobustSet(run, delta, zeta)
+        members = robust_set.members(rng, 6)
         audit.runs, audit.parameters = audit.runs + 1, audit.parameters + len(members)
         if not len(members):
             continue
-        P, estimate = found.kernels(members), np.asarray(run.confidence(delta, zeta).kernel.dense())
-        tried = rewards.search(problem, P, estimate, rng, tries=3)
-        tried += [hf.goal(problem, s) for s in range(S)] + [testing.random_reward(problem, rng)]
+        P, estimate = robust_set.kernels(members), np.asarray(run.confidence(delta, zeta).kernel.dense())
+        candidates = rewards.search(problem, P, estimate, rng, tries=3)
+        candidates += [hf.goal(problem, s) for s in range(S)] + [testing.random_reward(problem, rng)]
         name = f"{system} {seed}, {episodes} episodes, {data}, delta {delta}, zeta {zeta}"
         ratio = hf.Misspecification(ratio=2 * zeta / (1 - zeta))  # within zeta in total variation
-        for declared in (zeta, ratio):
-            misspecified.check(audit, name, run, delta, zeta, declared, tried, P, successors(problem))
+        for misspecification in (zeta, ratio):
+            misspecified.check(
+                audit, name, run, delta, zeta, misspecification, candidates, P, successors(problem)
+            )
 
 
 def test_no_system_within_its_radius_violates_a_certificate():
     audit = testing.Audit()
     for seed, episodes, delta, zeta in ((0, 50, 0.5, 0.003), (1, 50, 0.05, 0.05), (2, 5, 0.5, 0.02)):
-        attack(audit, "kernels", seed, episodes, delta, zeta)
+        check_robust(audit, "kernels", seed, episodes, delta, zeta)
     report = audit.report()
     report.raise_for_violations()
     assert report.statements > 100
     assert report.worst_ratio > 0.2
 
 
-def tilted(P, divergence, rng, *, is_reversed=False):
+def tilted_kernel(P, divergence, rng, *, is_reversed=False):
     """A kernel Q ~ P exp(t ways) with KL(Q || P), or KL(P || Q), nearly as large as the divergence in every row."""
     low, high, ways = np.zeros(P.shape[:2]), np.full(P.shape[:2], 50.0), rng.normal(size=P.shape)
 
@@ -56,8 +58,8 @@ def tilted(P, divergence, rng, *, is_reversed=False):
     for _ in range(60):
         middle = (low + high) / 2
         Q = kernel(middle)
-        one, other = (P, Q) if is_reversed else (Q, P)
-        is_near = (one * np.log(one / other)).sum(-1) < divergence
+        inner, other = (P, Q) if is_reversed else (Q, P)
+        is_near = (inner * np.log(inner / other)).sum(-1) < divergence
         low, high = np.where(is_near, middle, low), np.where(is_near, high, middle)
     return kernel(low)
 
@@ -77,21 +79,21 @@ def test_the_true_system_within_its_ball_violates_nothing(kind):
         if kind == "ratio":
             Q = P * rng.choice([1 - size / 3, 1 + size / 3], P.shape)
             Q /= Q.sum(-1, keepdims=True)
-            declared = hf.Misspecification(ratio=size)
+            misspecification = hf.Misspecification(ratio=size)
         elif kind == "anywhere":
             Q = (1 - size) * P + size * rng.dirichlet(np.ones(S), (S, A))
-            declared = hf.Misspecification(tv=size, support="anywhere")
+            misspecification = hf.Misspecification(tv=size, support="anywhere")
         else:
-            Q = tilted(P, size, rng, is_reversed=kind == "sampled")
-            declared = hf.Misspecification(**{kind: size})
+            Q = tilted_kernel(P, size, rng, is_reversed=kind == "sampled")
+            misspecification = hf.Misspecification(**{kind: size})
         truth = hf.Tabular.from_table(Q, horizon=H)
         log = hf.simulate(truth, np.full((H, S, A), 1 / A), episodes=300, seed=seed)
         run = hf.from_episodes(problem, (log.s, log.a))
-        certificate = run.certificate(delta, misspecification=declared)
+        certificate = run.certificate(delta, misspecification=misspecification)
         assert not certificate.is_rejected
         for reward in [hf.goal(problem, s) for s in range(S)] + [testing.random_reward(problem, rng)]:
             task = testing.task_of(problem, reward)
-            plan = run.plan(reward, delta=delta, misspecification=declared)
+            plan = run.plan(reward, delta=delta, misspecification=misspecification)
             audit.plan(f"{kind} {seed}", plan, Q[None], task)
             loss = testing.optimal_values(Q[None], task) - testing.policy_values(Q[None], task, plan.policy)
             audit.at_most(f"{kind} {seed}: eps", loss, certificate.eps)
@@ -106,6 +108,6 @@ def test_many_systems(system):
     for seed in range(4):
         for episodes in (5, 50, 400):
             for delta, zeta in ((0.5, 0.003), (0.5, 0.05), (0.05, 0.02)):
-                attack(audit, system, seed, episodes, delta, zeta)
+                check_robust(audit, system, seed, episodes, delta, zeta)
     print(audit.report())
     audit.report().raise_for_violations()

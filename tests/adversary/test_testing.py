@@ -37,8 +37,8 @@ def test_linear_mdps_have_another_test_of_membership():
 
 def test_a_planted_bug_in_intervals_is_found(mixture, monkeypatch):
     def certified(*args):
-        found, certificate = _certified(*args)
-        return replace(found, low=found.low + 0.05), certificate
+        bounds, certificate = _certified(*args)
+        return replace(bounds, low=bounds.low + 0.05), certificate
 
     _certified = certify.certified
     monkeypatch.setattr(certify, "certified", certified)
@@ -65,6 +65,6 @@ def test_a_planted_bug_in_confidence_is_found(mixture, monkeypatch):
 
     _confidence = certify.confidence
     monkeypatch.setattr(certify, "confidence", confidence)
-    how = FEW | {"episodes": (50,), "delta": (0.01,)}
-    report = hf.testing.check_certificates(mixture, **how, raise_error=False)
+    settings = FEW | {"episodes": (50,), "delta": (0.01,)}
+    report = hf.testing.check_certificates(mixture, **settings, raise_error=False)
     assert report.violations

@@ -54,17 +54,17 @@ def grid(view=None):
     return problem if view is None else problem.as_tabular()
 
 
-def alone(*given, **settings):
-    """A run by itself, on a CPU, whatever else there is; always asked for so: elsewhere its program is another."""
+def explore_alone(*args, **settings):
+    """A run by itself, on a CPU even where there is a GPU, whose program would differ."""
     with jax.default_device(jax.devices("cpu")[0]):
-        return hf.explore(*given, **settings)
+        return hf.explore(*args, **settings)
 
 
 def leaves(run):
     """Every number of a run, under a name, but for the record of misspecification, which batches do not keep."""
-    named, _ = jax.tree_util.tree_flatten_with_path(run.progress)
-    found = {jax.tree_util.keystr(where): np.asarray(x) for where, x in named}
-    return {name: x for name, x in found.items() if ".record." not in name} | dict(run.records)
+    named_leaves, _ = jax.tree_util.tree_flatten_with_path(run.progress)
+    arrays = {jax.tree_util.keystr(path): np.asarray(x) for path, x in named_leaves}
+    return {name: x for name, x in arrays.items() if ".record." not in name} | dict(run.records)
 
 
 def assert_same_bits(run, other):
@@ -98,7 +98,7 @@ def test_on_a_cpu_each_member_has_the_episodes_of_the_same_seed_alone(name):
     batch = hf.explore_many(grid(), name, episodes=K, seeds=[3, 0, 7], **EXPLORERS[name])
     assert [run.seed for run in batch] == [3, 0, 7]
     for run in batch:
-        assert_same_episodes(run, alone(grid(), name, episodes=K, seed=run.seed, **EXPLORERS[name]))
+        assert_same_episodes(run, explore_alone(grid(), name, episodes=K, seed=run.seed, **EXPLORERS[name]))
 
 
 def test_members_of_several_problems_and_scales_have_the_numbers_of_each_alone():
@@ -113,12 +113,12 @@ def test_members_of_several_problems_and_scales_have_the_numbers_of_each_alone()
     for i, run in enumerate(batch):
         problem, scale, seed = problems[i // 4], (0.1, 1.0)[i // 2 % 2], (3, 0)[i % 2]
         if i == 0:
-            named = hf.explore(problem, "hf-ucrl-rfe++", episodes=K, seed=seed, scale=scale, **SMALL)
-            kind = named.explorer
+            named_run = hf.explore(problem, "hf-ucrl-rfe++", episodes=K, seed=seed, scale=scale, **SMALL)
+            kind = named_run.explorer
         assert run.explorer == dataclasses.replace(kind, scale=scale)
         with jax.enable_x64(True):
             traced = eqx.tree_at(lambda x: x.scale, kind, jnp.asarray(scale))
-        single = named if i == 0 else hf.explore(problem, traced, episodes=K, seed=seed)
+        single = named_run if i == 0 else hf.explore(problem, traced, episodes=K, seed=seed)
         for name, x in leaves(run).items():
             np.testing.assert_allclose(x, leaves(single)[name], rtol=1e-9, atol=1e-12, err_msg=name)
 
@@ -135,7 +135,7 @@ def test_side_by_side_members_have_the_same_episodes_and_numbers_to_rounding(wid
     settings |= {"reward": hf.goal(problem, 4)} if needs_reward else {}
     batch = hf.explore_many(problem, name, seeds=5, **settings)
     for run in batch:
-        single = leaves(alone(problem, name, seed=run.seed, **settings))
+        single = leaves(explore_alone(problem, name, seed=run.seed, **settings))
         for key, x in leaves(run).items():
             np.testing.assert_allclose(x, single[key], rtol=1e-9, atol=1e-9, err_msg=key)
 
@@ -180,15 +180,15 @@ def test_no_member_pays_for_the_choices_of_another():
     members = build_members((mixture(),), (NowAndThen(),), N)
     with jax.enable_x64(True):
         job = batch_job.Job(members, K, ladder(), np.zeros(0, int), no_evaluation(1), True)
-        shared, own = job.setups(range(N))
-        first = simulate.init_many(shared, own, is_wide=True)
+        shared, own_setups = job.setups(range(N))
+        first = simulate.init_many(shared, own_setups, is_wide=True)
         CHOICES.clear()
-        _, rows = simulate.simulate_many(shared, own, first, jnp.int32(K), K, is_wide=True)
+        _, rows = simulate.simulate_many(shared, own_setups, first, jnp.int32(K), K, is_wide=True)
         jax.effects_barrier()
-    choices, made = np.asarray(rows["choices"]), len(CHOICES)
-    needed, group = int(choices[:, -1].sum()), round(simulate.GROUP_SHARE * N)
-    assert made % group == 0
-    assert needed <= made <= 1.5 * needed < N * K / 2
+    choices, num_choices = np.asarray(rows["choices"]), len(CHOICES)
+    num_needed, group = int(choices[:, -1].sum()), round(simulate.GROUP_SHARE * N)
+    assert num_choices % group == 0
+    assert num_needed <= num_choices <= 1.5 * num_needed < N * K / 2
     single = hf.explore(mixture(), NowAndThen(), episodes=K, seed=17)
     np.testing.assert_array_equal(choices[17], single.records["choices"])
 
@@ -198,10 +198,10 @@ def no_evaluation(problems):
 
 
 @eqx.filter_jit
-def promise_and_excess(valid, space, evidence, truth):
+def predicted_eps_and_excess(valid, space, evidence, truth):
     """T of the best design, and how far the truth is outside of the confidence set at delta = 0.1."""
-    promise = design(space, valid, evidence.row_counts, evidence.theta)[1]
-    return promise, violation(valid, evidence, truth, 0.1).max()
+    predicted_eps = design(space, valid, evidence.row_counts, evidence.theta)[1]
+    return predicted_eps, violation(valid, evidence, truth, 0.1).max()
 
 
 def test_curves_are_what_each_run_says_of_itself():
@@ -215,19 +215,19 @@ def test_curves_are_what_each_run_says_of_itself():
     assert set(batch.curves) == set(evaluate.CURVES)
     assert (batch.curves["gap"] != batch.curves["own_gap"]).any()
     for i, run in enumerate(batch):
-        said = {name: x[i, -1] for name, x in batch.curves.items()}
+        last_values = {name: x[i, -1] for name, x in batch.curves.items()}
         for name, model in {"gap": "likelihood", "own_gap": "explorer"}.items():
             gaps = [hf.true_gap(run.problem, r, run.plan(r, delta=0.1, model=model).policy) for r in rewards]
-            assert said[name] == pytest.approx(max(gaps), abs=1e-9)
-        assert said["eps"] == pytest.approx(run.certificate(0.1, method="uniform").eps, abs=1e-9)
+            assert last_values[name] == pytest.approx(max(gaps), abs=1e-9)
+        assert last_values["eps"] == pytest.approx(run.certificate(0.1, method="uniform").eps, abs=1e-9)
         with jax.enable_x64(True):
             valid, space, evidence = run.problem.model.valid, run.problem.space, run.evidence
-            promise, outside = promise_and_excess(valid, space, evidence, run.problem.truth)
-        assert said["efficiency"] == pytest.approx(K * float(promise) / valid.num_free, rel=1e-9)
-        assert said["excess"] == pytest.approx(float(outside), rel=1e-9)
-    earlier = hf.explore(problems[1], batch[2].explorer, episodes=2, seed=0)
+            predicted_eps, outside = predicted_eps_and_excess(valid, space, evidence, run.problem.truth)
+        assert last_values["efficiency"] == pytest.approx(K * float(predicted_eps) / valid.num_free, rel=1e-9)
+        assert last_values["excess"] == pytest.approx(float(outside), rel=1e-9)
+    short_run = hf.explore(problems[1], batch[2].explorer, episodes=2, seed=0)
     assert batch.curves["eps"][2, 0] == pytest.approx(
-        earlier.certificate(0.1, method="uniform").eps, abs=1e-9
+        short_run.certificate(0.1, method="uniform").eps, abs=1e-9
     )
 
 
@@ -241,10 +241,10 @@ def test_a_batch_runs_over_truths_and_over_a_number_of_the_explorer():
     assert batch.shape == (2, 2, 2)
     assert len(batch) == 8
     for i, run in enumerate(batch):
-        place, value, seed = np.unravel_index(i, (2, 2, 2))
+        truth_index, value, seed = np.unravel_index(i, (2, 2, 2))
         assert (run.explorer.scale, run.seed) == (scales[value], seed)
         np.testing.assert_allclose(
-            diagnostics_of(run.problem.model).in_units(run.problem.truth), truths[place], rtol=1e-12
+            diagnostics_of(run.problem.model).in_units(run.problem.truth), truths[truth_index], rtol=1e-12
         )
     ratios = batch.records["truth_ratio"][:, 0].reshape(batch.shape)
     assert (ratios[:, 0] > ratios[:, 1]).all()  # smaller balls
@@ -275,35 +275,35 @@ def test_chunks_fill_the_memory_and_no_more(monkeypatch):
             ).chunk_size()
 
         assert chunk_size(batch_job.chunk_memory(None)) == 10
-        with pytest.raises(OptionError, match="one member takes about") as refused:
+        with pytest.raises(OptionError, match="one member takes about") as error:
             chunk_size(1)
-        each = int(str(refused.value).split()[-2])
-        assert chunk_size(each) == 1
-        assert chunk_size(4 * each) == 4  # 4, 4, 2
-        assert chunk_size(6 * each) == 5  # two chunks of one size
+        member_bytes = int(str(error.value).split()[-2])
+        assert chunk_size(member_bytes) == 1
+        assert chunk_size(4 * member_bytes) == 4  # 4, 4, 2
+        assert chunk_size(6 * member_bytes) == 5  # two chunks of one size
         monkeypatch.setattr(batch_job, "WORKSPACE_SAMPLE", 4)
-        with pytest.raises(OptionError, match="one member takes about") as refused:
+        with pytest.raises(OptionError, match="one member takes about") as error:
             chunk_size(1, is_wide=True)
         assert (
-            int(str(refused.value).split()[-2]) > each + 8 * 4 * 5 * 2
+            int(str(error.value).split()[-2]) > member_bytes + 8 * 4 * 5 * 2
         )  # workspace: at least the values of a plan
 
 
 def test_members_are_what_explore_makes_of_the_same_words(tmp_path):
-    """Truths are mended as from_kernels mends them, delta is kept, and numbers of any kind are understood."""
+    """Truths are normalised as by from_kernels, delta is passed on, and numbers of any type are accepted."""
     kernels = [mixture().model.kernel(mixture().model.unit * x).dense() for x in np.eye(3)]
     rounded = np.array([0.3, 0.5, 0.2 + 5e-9])
     problem = hf.Mixture.from_kernels(kernels, horizon=4)
-    how = {"episodes": np.int64(4), "delta": np.float64(0.2), "out": tmp_path / "m"}
-    batch = hf.explore_many(problem, "uniform", truths=[rounded], seeds=2, **how)
-    given = hf.Mixture.from_kernels(kernels, horizon=4, weights=rounded)
-    np.testing.assert_array_equal(batch[0].problem.truth, given.truth)
+    settings = {"episodes": np.int64(4), "delta": np.float64(0.2), "out": tmp_path / "m"}
+    batch = hf.explore_many(problem, "uniform", truths=[rounded], seeds=2, **settings)
+    problem_with_truth = hf.Mixture.from_kernels(kernels, horizon=4, weights=rounded)
+    np.testing.assert_array_equal(batch[0].problem.truth, problem_with_truth.truth)
     assert batch[0].until.delta == 0.2
-    again = hf.explore_many(problem, "uniform", truths=[rounded], seeds=2, **how | {"episodes": 4.0})
-    np.testing.assert_array_equal(again.progress.evidence.counts, batch.progress.evidence.counts)
+    second = hf.explore_many(problem, "uniform", truths=[rounded], seeds=2, **settings | {"episodes": 4.0})
+    np.testing.assert_array_equal(second.progress.evidence.counts, batch.progress.evidence.counts)
 
 
 def test_without_an_explorer_the_class_has_its_own():
     batch = hf.explore_many(grid("tabular"), episodes=3, seeds=2, progress=False)
     assert registry.describe(batch[1].explorer)[0] == "tabular-design"
-    assert_same_bits(batch[1], alone(grid("tabular"), episodes=3, seed=1, progress=False))
+    assert_same_bits(batch[1], explore_alone(grid("tabular"), episodes=3, seed=1, progress=False))

@@ -14,8 +14,8 @@ from tests.reference import small
 def batch():
     problems = small.dense(), small.dense(seed=1)
     N = 2 * MEMBERS_PER_TASK + 1
-    gathered = [small.gather(problem, 20, range(3)) for problem in problems]
-    members = [(i % 2, small.pick(gathered[i % 2], i % 3)) for i in range(N)]
+    evidences = [small.gather(problem, 20, range(3)) for problem in problems]
+    members = [(i % 2, small.pick(evidences[i % 2], i % 3)) for i in range(N)]
     table = rewards.suite(problems[0])
     best = tuple(problem.space.at_start(optimal(problem.kernel(), table).V[:, 0]) for problem in problems)
     certified = CertifiedCurves(("excess", "gap", "eps"), 0.1, problems, table, best)
@@ -24,13 +24,13 @@ def batch():
 
 def test_worker_processes_compute_the_same_curves(batch):
     certified, indices, evidence = batch
-    alone = certified.of_members(indices, evidence)
+    sequential = certified.of_members(indices, evidence)
     with worker_pool(2) as pool:
-        together = certified.of_members(indices, evidence, pool)
-    assert list(alone) == ["excess", "gap", "eps"]
-    for name, x in alone.items():
+        parallel = certified.of_members(indices, evidence, pool)
+    assert list(sequential) == ["excess", "gap", "eps"]
+    for name, x in sequential.items():
         assert x.shape == (len(indices),)
-        np.testing.assert_array_equal(together[name], x)
+        np.testing.assert_array_equal(parallel[name], x)
 
 
 def test_the_curves_are_those_of_each_member(batch):

@@ -28,9 +28,9 @@ def test_there_is_a_row_for_every_explorer_seed_and_checkpoint(rows):
 
 
 def test_a_row_has_the_numbers_of_its_run(rows):
-    problem, found = rows
+    problem, stored_rows = rows
     run = hf.explore(problem, "uniform", episodes=16, seed=1, progress=False)
-    (row,) = [x for x in found if (x["explorer"], x["seed"], x["episodes"]) == ("uniform", 1, 16)]
+    (row,) = [x for x in stored_rows if (x["explorer"], x["seed"], x["episodes"]) == ("uniform", 1, 16)]
     assert row["eps"] == pytest.approx(run.certificate(method="uniform").eps, rel=1e-9)
     tables = [f(problem, g) for f in (rewards.goal, rewards.occupancy) for g in range(4)]
     for curve, theta in (("gap", run.confidence().theta), ("own_gap", run.theta_hat)):
@@ -40,17 +40,17 @@ def test_a_row_has_the_numbers_of_its_run(rows):
 
 
 def test_medians_are_over_the_seeds(rows):
-    found = medians(rows[1], "eps")
+    median_rows = medians(rows[1], "eps")
     expected = np.median([x["eps"] for x in rows[1] if (x["explorer"], x["episodes"]) == ("uniform", 16)])
-    assert found["uniform"][16] == expected
-    assert list(found) == ["uniform", "goal-cycling"]
+    assert median_rows["uniform"][16] == expected
+    assert list(median_rows) == ["uniform", "goal-cycling"]
 
 
 def test_a_reconstruction_is_called_one_in_tables_and_figures(tmp_path):
     row = {"seed": 0, "episodes": 4, "gap": 0.1, "own_gap": 0.1, "eps": 0.5}
-    found = [{"explorer": name, **row} for name in ("chen2022", "uniform")]
-    assert list(medians(found, "eps")) == ["chen2022 (reconstruction)", "uniform"]
-    save_figure(plot_comparison(found), tmp_path / "figure.svg")
+    labelled_rows = [{"explorer": name, **row} for name in ("chen2022", "uniform")]
+    assert list(medians(labelled_rows, "eps")) == ["chen2022 (reconstruction)", "uniform"]
+    save_figure(plot_comparison(labelled_rows), tmp_path / "figure.svg")
     assert "chen2022 (reconstruction)" in (tmp_path / "figure.svg").read_text()
 
 
@@ -62,36 +62,38 @@ def test_nothing_and_the_unknown_are_refused(rows):
 
 
 def test_processes_of_their_own_give_the_same_rows_and_a_figure(tmp_path):
-    parameters, how = {"states": 4, "horizon": 6}, {"episodes": 16, "seeds": 2, "checkpoints": [4, 16]}
-    ((_, found),) = compare_in_processes(hf.make("river-swim", **parameters), ["uniform"], workers=1, **how)
-    expected = compare(hf.make("river-swim", **parameters), ["uniform"], **how)
-    for mine, other in zip(found, expected, strict=True):
-        assert mine | {"seconds": 0} == other | {"seconds": 0}
-    save_figure(plot_comparison(found), tmp_path / "figure.svg")
+    parameters, settings = {"states": 4, "horizon": 6}, {"episodes": 16, "seeds": 2, "checkpoints": [4, 16]}
+    ((_, process_rows),) = compare_in_processes(
+        hf.make("river-swim", **parameters), ["uniform"], workers=1, **settings
+    )
+    expected = compare(hf.make("river-swim", **parameters), ["uniform"], **settings)
+    for row, other in zip(process_rows, expected, strict=True):
+        assert row | {"seconds": 0} == other | {"seconds": 0}
+    save_figure(plot_comparison(process_rows), tmp_path / "figure.svg")
     assert "uniform" in (tmp_path / "figure.svg").read_text()
 
 
 def test_a_contest_refuses_unknown_explorers_before_it_starts():
     with pytest.raises(UnknownNameError, match="unifrom"):
         compare_in_processes(hf.make("river-swim"), ["unifrom"], episodes=1)
-    for given in ({"workers": 0}, {"seeds": 0}, {"episodes": 0}):
-        (name,) = given
+    for bad_options in ({"workers": 0}, {"seeds": 0}, {"episodes": 0}):
+        (name,) = bad_options
         with pytest.raises(OptionError, match=f"{name} is 0"):
-            compare_in_processes(hf.make("river-swim"), ["uniform"], **{"episodes": 1, **given})
+            compare_in_processes(hf.make("river-swim"), ["uniform"], **{"episodes": 1, **bad_options})
 
 
 def test_the_same_explorer_twice_under_names_of_ones_own(rows, tmp_path):
-    problem, found = rows
-    how = {"episodes": 16, "seeds": 2, "checkpoints": [4, 16]}
-    both = hf.compare(problem, {"a": {"name": "uniform"}, "uniform": {}}, **how)
-    assert [row["explorer"] for row in both] == ["a"] * 4 + ["uniform"] * 4
-    assert {row["algorithm"] for row in both} == {"uniform"}
-    mine = [row for row in found if row["explorer"] == "uniform"]
-    for part in (both[:4], both[4:]):
-        assert [row["eps"] for row in part] == [row["eps"] for row in mine]
-    assert list(medians(both, "eps")) == ["a", "uniform"]
-    marked = {"algorithm": "chen2022", "marks": label("chen2022")[len("chen2022") :]}
-    save_figure(plot_comparison([row | marked for row in both[:4]]), tmp_path / "figure.svg")
+    problem, stored_rows = rows
+    settings = {"episodes": 16, "seeds": 2, "checkpoints": [4, 16]}
+    comparison = hf.compare(problem, {"a": {"name": "uniform"}, "uniform": {}}, **settings)
+    assert [row["explorer"] for row in comparison] == ["a"] * 4 + ["uniform"] * 4
+    assert {row["algorithm"] for row in comparison} == {"uniform"}
+    uniform_rows = [row for row in stored_rows if row["explorer"] == "uniform"]
+    for part in (comparison[:4], comparison[4:]):
+        assert [row["eps"] for row in part] == [row["eps"] for row in uniform_rows]
+    assert list(medians(comparison, "eps")) == ["a", "uniform"]
+    entry = {"algorithm": "chen2022", "marks": label("chen2022")[len("chen2022") :]}
+    save_figure(plot_comparison([row | entry for row in comparison[:4]]), tmp_path / "figure.svg")
     assert "a (reconstruction)" in (tmp_path / "figure.svg").read_text()
     with pytest.raises(UnknownNameError, match="no option 'scal'; did you mean 'scale'"):
         compare_in_processes(hf.make("river-swim"), {"a": {"name": "ucrl-rfe", "scal": 1}}, episodes=1)
@@ -136,23 +138,23 @@ def test_every_explorer_sees_the_problem_as_what_it_learns():
     ]
     views = {"rf-ucrl": problem.as_tabular(), "wang2020": problem.as_linear()}
     for name, view in views.items():
-        alone = hf.compare(view, [name], episodes=6, seeds=2, checkpoints=[6])
-        mine = [row for row in result if row["explorer"] == name]
-        assert [row["eps"] for row in mine] == [row["eps"] for row in alone]
-        assert [row["gap"] for row in mine] == [row["gap"] for row in alone]
+        comparison = hf.compare(view, [name], episodes=6, seeds=2, checkpoints=[6])
+        own_rows = [row for row in result if row["explorer"] == name]
+        assert [row["eps"] for row in own_rows] == [row["eps"] for row in comparison]
+        assert [row["gap"] for row in own_rows] == [row["gap"] for row in comparison]
 
 
 def test_what_cannot_be_seen_as_a_mixture_is_refused_before_the_first_episode(monkeypatch):
     table = hf.make("river-swim", states=3, horizon=4).as_tabular()
-    explored = []
-    monkeypatch.setattr(comparing, "run_job", lambda *_: explored.append(1))
+    calls = []
+    monkeypatch.setattr(comparing, "run_job", lambda *_: calls.append(1))
     with pytest.raises(OptionError, match="learns a MixtureModel"):
         hf.compare(table, ["uniform", "optimal-design"], episodes=3)
     with pytest.raises(OptionError, match="checkpoint is 9"):
         hf.compare(table, ["uniform"], episodes=3, checkpoints=[9])
     with pytest.raises(OptionError, match="seen_as"):
         hf.compare(table, {"a": {"name": "uniform", "seen_as": "tabel"}}, episodes=3)
-    assert not explored
+    assert not calls
 
 
 def test_finished_work_is_kept_when_an_explorer_fails():
@@ -183,12 +185,12 @@ def test_a_worker_that_dies_loses_only_its_explorer(tmp_path):
 
 
 def test_a_comparison_is_short_at_a_prompt_and_a_picture_in_a_notebook(rows):
-    found = rows[1]
-    assert len(repr(found).splitlines()) <= 25
-    assert "<img" in found._repr_html_()
-    many = [row | {"explorer": f"{i}", "algorithm": "uniform"} for i in range(40) for row in found]
-    assert len(repr(comparing.ExplorerComparison("x", tuple(many), {})).splitlines()) <= 25
-    assert list(found.to_pandas()["episodes"])[:2] == [4, 16]
+    comparison = rows[1]
+    assert len(repr(comparison).splitlines()) <= 25
+    assert "<img" in comparison._repr_html_()
+    many_rows = [row | {"explorer": f"{i}", "algorithm": "uniform"} for i in range(40) for row in comparison]
+    assert len(repr(comparing.ExplorerComparison("x", tuple(many_rows), {})).splitlines()) <= 25
+    assert list(comparison.to_pandas()["episodes"])[:2] == [4, 16]
 
 
 def test_progress_names_explorer_seeds_and_remaining_time(rows, capsys):

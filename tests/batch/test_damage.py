@@ -27,9 +27,9 @@ def in_pairs() -> Iterator[None]:
         yield
 
 
-def explore(folder: Path | None, **how: Any) -> hf.Batch:
+def explore(folder: Path | None, **settings: Any) -> hf.Batch:
     problem = hf.make("river-swim", states=3, horizon=3)
-    return hf.explore_many(problem, "goal-cycling", out=folder, progress=False, **HOW | how)
+    return hf.explore_many(problem, "goal-cycling", out=folder, progress=False, **HOW | settings)
 
 
 @pytest.fixture(scope="module")
@@ -47,16 +47,16 @@ def folder(stored: Path, tmp_path: Path) -> Path:
 
 def test_flipped_bytes_and_truncations_are_refused(folder: Path, subtests: pytest.Subtests) -> None:
     for name in ("batch.json", FIRST):
-        whole = (folder / name).read_bytes()
-        damaged = [whole[:n] for n in np.linspace(0, len(whole) - 1, 5).astype(int)]
-        for place in np.linspace(0, len(whole) - 1, 11).astype(int):
-            damaged.append(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        content = (folder / name).read_bytes()
+        damaged = [content[:n] for n in np.linspace(0, len(content) - 1, 5).astype(int)]
+        for offset in np.linspace(0, len(content) - 1, 11).astype(int):
+            damaged.append(content[:offset] + bytes([content[offset] ^ 1]) + content[offset + 1 :])
         for i, data in enumerate(damaged):
             with subtests.test(name, i=i):
                 (folder / name).write_bytes(data)
                 with pytest.raises(RunError, match=rf"{name} is damaged"):
                     explore(folder)
-        (folder / name).write_bytes(whole)
+        (folder / name).write_bytes(content)
     with subtests.test("an archive that NumPy wrote"):
         np.savez(folder / FIRST, x=np.zeros(3))
         with pytest.raises(RunError, match=f"{FIRST} is damaged"):
@@ -95,9 +95,9 @@ def test_arrays_of_another_shape_are_refused_by_name(folder: Path) -> None:
     """As another version of an explorer may have written them."""
     header, arrays, _ = files.read_npz(folder / FIRST)
     files.write_npz(folder / FIRST, header, arrays | {"curves.eps": arrays["curves.eps"][:1]})
-    words = r"curves\.eps is float64\[1, 2\], but this batch has float64\[2, 2\]"
+    message = r"curves\.eps is float64\[1, 2\], but this batch has float64\[2, 2\]"
     with pytest.raises(
-        RunError, match=rf"{FIRST}.*{words}.*remove the file, and its members are explored again"
+        RunError, match=rf"{FIRST}.*{message}.*remove the file, and its members are explored again"
     ):
         explore(folder)
 
@@ -106,13 +106,13 @@ def test_links_pipes_and_folders_in_place_of_files_are_refused(folder: Path, tmp
     for name in ("batch.json", FIRST):
         path = folder / name
         path.rename(tmp_path / "aside")
-        for make, words in (
+        for make, message in (
             (lambda path: path.symlink_to(tmp_path / "aside"), "links are not followed"),
             (os.mkfifo, "is not a regular file"),
             (Path.mkdir, "is not a regular file|Is a directory"),
         ):
             make(path)
-            with pytest.raises(RunError, match=f"{name}.*({words})"):
+            with pytest.raises(RunError, match=f"{name}.*({message})"):
                 explore(folder)
             path.rmdir() if path.is_dir() else path.unlink()
         (tmp_path / "aside").rename(path)
@@ -121,13 +121,13 @@ def test_links_pipes_and_folders_in_place_of_files_are_refused(folder: Path, tmp
 def test_a_file_of_a_gigabyte_is_refused_before_it_is_read(folder: Path) -> None:
     """A sparse file, which takes no disk."""
     for name in ("batch.json", FIRST):
-        whole = (folder / name).stat().st_size
+        num_bytes = (folder / name).stat().st_size
         os.truncate(folder / name, 2**30)
-        with memory.counted() as most:
+        with memory.peak_memory() as peak:
             with pytest.raises(RunError, match=f"{name} has 1,073,741,824 bytes"):
                 explore(folder)
-            assert most() < 2**24
-        os.truncate(folder / name, whole)
+            assert peak() < 2**24
+        os.truncate(folder / name, num_bytes)
 
 
 def test_a_folder_that_is_removed_during_a_batch_is_an_error(

@@ -16,12 +16,12 @@ def in_pairs(monkeypatch):
 
 def test_an_interrupted_batch_goes_on_where_it_stopped(in_pairs, tmp_path, monkeypatch):
     settings = {"episodes": 4, "seeds": 5, "checkpoints": [4], "curves": ["excess"]}
-    whole = hf.explore_many(mixture(), "uniform", **settings)
-    began, run = [], batch_job.Job.run
+    uninterrupted = hf.explore_many(mixture(), "uniform", **settings)
+    seeds_run, run = [], batch_job.Job.run
 
     def interrupted(self, first, size, show, pool=None):
-        began.append(first)
-        if first == 2 and len(began) == 2:
+        seeds_run.append(first)
+        if first == 2 and len(seeds_run) == 2:
             raise KeyboardInterrupt
         return run(self, first, size, show, pool)
 
@@ -29,13 +29,13 @@ def test_an_interrupted_batch_goes_on_where_it_stopped(in_pairs, tmp_path, monke
     with pytest.raises(KeyboardInterrupt):
         hf.explore_many(mixture(), "uniform", **settings, out=tmp_path / "batch")
     batch = hf.explore_many(mixture(), "uniform", **settings, out=tmp_path / "batch")
-    assert began == [0, 2, 2, 4]
-    again = hf.explore_many(mixture(), "uniform", **settings, out=tmp_path / "batch")
-    assert began == [0, 2, 2, 4]
-    for other in (batch, again):
-        for a, b in zip(other, whole):
+    assert seeds_run == [0, 2, 2, 4]
+    resumed = hf.explore_many(mixture(), "uniform", **settings, out=tmp_path / "batch")
+    assert seeds_run == [0, 2, 2, 4]
+    for other in (batch, resumed):
+        for a, b in zip(other, uninterrupted):
             assert_same_bits(a, b)
-        np.testing.assert_array_equal(other.curves["excess"], whole.curves["excess"])
+        np.testing.assert_array_equal(other.curves["excess"], uninterrupted.curves["excess"])
 
     with pytest.raises(RunError, match="a batch with other episodes"):
         hf.explore_many(mixture(), "uniform", **settings | {"episodes": 5}, out=tmp_path / "batch")
@@ -59,10 +59,10 @@ def test_a_batch_that_died_before_its_first_file_begins_again(left, tmp_path):
 def test_where_no_batch_can_be_kept_the_refusal_says_why(tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "dangling").symlink_to("nowhere")
-    for name, words in {
+    for name, message in {
         "file": "there is a file of that name: choose another folder",
         "file/g": "a part of the path is a file, not a folder: choose another place",
         "dangling": "is a link that leads nowhere; remove it, or choose another folder",
     }.items():
-        with pytest.raises(RunError, match=words):
+        with pytest.raises(RunError, match=message):
             hf.explore_many(mixture(), "uniform", episodes=1, seeds=1, out=tmp_path / name)

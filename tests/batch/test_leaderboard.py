@@ -55,19 +55,19 @@ def test_an_entry_says_what_was_measured(board):
 
 
 def test_an_entry_is_kept_and_others_are_replaced(board):
-    again = leaderboard.measure(board, ["uniform"], problems=["river-swim"], episodes=20, seeds=2)
-    assert list(again) == []
-    (more,) = leaderboard.measure(board, ["uniform"], problems=["river-swim"], episodes=30, seeds=2)
-    assert [entry["episodes"] for entry in more["entries"]] == [30]
+    second = leaderboard.measure(board, ["uniform"], problems=["river-swim"], episodes=20, seeds=2)
+    assert list(second) == []
+    (longer_entry,) = leaderboard.measure(board, ["uniform"], problems=["river-swim"], episodes=30, seeds=2)
+    assert [entry["episodes"] for entry in longer_entry["entries"]] == [30]
 
 
 def test_an_algorithm_that_refuses_says_why(board):
     name = "river-swim (table)"
-    (found,) = leaderboard.measure(board, ["jin2020"], problems=[name], episodes=5, seeds=1)
-    entry = found["entries"][-1]
+    (refused_entry,) = leaderboard.measure(board, ["jin2020"], problems=[name], episodes=5, seeds=1)
+    entry = refused_entry["entries"][-1]
     assert entry["eps"] is None
     assert "budget is 5 episodes" in entry["refusal"]
-    assert "budget is 5 episodes" in leaderboard.page(found)
+    assert "budget is 5 episodes" in leaderboard.page(refused_entry)
 
 
 def test_algorithms_are_measured_on_their_class_only(board):
@@ -76,10 +76,10 @@ def test_algorithms_are_measured_on_their_class_only(board):
 
 @pytest.mark.parametrize("name", sorted(EXPLORERS))
 def test_every_algorithm_has_a_paper_or_says_that_there_is_none(name):
-    about = leaderboard.describe(name, "river-swim", 10, 1)
-    assert about["paper"], name
-    assert about["is_reconstruction"] == ("reconstruction" in about["explorer"])
-    assert json.loads(json.dumps(about)) == about
+    description = leaderboard.describe(name, "river-swim", 10, 1)
+    assert description["paper"], name
+    assert description["is_reconstruction"] == ("reconstruction" in description["explorer"])
+    assert json.loads(json.dumps(description)) == description
 
 
 def test_the_commit_is_that_of_the_repository():
@@ -111,21 +111,21 @@ def test_one_command_adds_an_algorithm(board, tmp_path):
     arguments = ["--explorer", "goal-cycling", "--problem", "river-swim", "--episodes", "20", "--seeds", "2"]
     result = CliRunner().invoke(app, ["leaderboard", str(file), *arguments, "--page", str(page)])
     assert result.exit_code == 0, result.output
-    found = json.loads(file.read_text())
-    assert {entry["explorer"] for entry in found["entries"]} == {"uniform", "goal-cycling"}
-    assert [entry["eps"][1] for entry in found["entries"]] == sorted(
-        entry["eps"][1] for entry in found["entries"]
+    stored_board = json.loads(file.read_text())
+    assert {entry["explorer"] for entry in stored_board["entries"]} == {"uniform", "goal-cycling"}
+    assert [entry["eps"][1] for entry in stored_board["entries"]] == sorted(
+        entry["eps"][1] for entry in stored_board["entries"]
     )
-    assert page.read_text() == leaderboard.page(found)
+    assert page.read_text() == leaderboard.page(stored_board)
     assert "goal-cycling" in result.output
 
 
 def test_the_stored_page_shows_the_stored_numbers():
-    stored = leaderboard.check(json.loads((ROOT / "docs" / "leaderboard.json").read_text()))
-    assert (ROOT / "docs" / "leaderboard.md").read_text() == leaderboard.page(stored)
-    assert stored["table1"] == leaderboard.empty()["table1"]
-    assert len(stored["table1"]) == len(table1())
-    for entry in stored["entries"]:
+    board = leaderboard.check(json.loads((ROOT / "docs" / "leaderboard.json").read_text()))
+    assert (ROOT / "docs" / "leaderboard.md").read_text() == leaderboard.page(board)
+    assert board["table1"] == leaderboard.empty()["table1"]
+    assert len(board["table1"]) == len(table1())
+    for entry in board["entries"]:
         assert {"paper", "constants", "is_reconstruction", "seeds", "commit"} <= entry.keys()
         assert entry["commit"]
         assert not entry["commit"].endswith("+")
@@ -169,7 +169,7 @@ def test_an_algorithm_of_ones_own_is_added_by_its_name(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     names = ["own_for_leaderboard:Mine", "uniform"]
     *_, board = leaderboard.measure(leaderboard.empty(), names, problems=["river-swim"], episodes=10, seeds=1)
-    mine, uniform = sorted(board["entries"], key=lambda entry: entry["explorer"])
-    assert mine["explorer"] == "own_for_leaderboard:Mine"
-    assert mine["paper"] == "mine, 2026."
-    assert mine["eps"] == uniform["eps"]
+    own_entry, uniform = sorted(board["entries"], key=lambda entry: entry["explorer"])
+    assert own_entry["explorer"] == "own_for_leaderboard:Mine"
+    assert own_entry["paper"] == "mine, 2026."
+    assert own_entry["eps"] == uniform["eps"]

@@ -35,20 +35,20 @@ def test_a_log_is_audited_and_kept_and_reported(shell: Shell, files: None) -> No
     )
     assert code == 0, err
     assert "there is no state 'lost'" in err
-    for words in (
+    for text in (
         "Proved: ",
         "Likely: the new policy is better with probability",
         "not proved: Bayesian",
         "old.csv",
     ):
-        assert words in out
+        assert text in out
     assert re.search(r"bad +[\d.]+% +mend +run", out)
     assert "2 of 600 steps are incomplete or missing" in out
     assert "Tested: not refuted" in out
     assert "does not depend on the state that it led to" in out
-    again = shell.json("audit a --policy new.csv --incumbent old.csv --cost cost.csv")
-    assert again["difference"]["value"] < 0
-    assert again["check"] is None
+    second = shell.json("audit a --policy new.csv --incumbent old.csv --cost cost.csv")
+    assert second["difference"]["value"] < 0
+    assert second["check"] is None
     decision = shell.json("report a --cost cost.csv --policy old.csv")["decision"]
     assert {x["state"]: (x["plan"], x["today"]) for x in decision["rows"]}["good"] == ("run", "run")
     page = Path("a/report.html").read_text()
@@ -67,9 +67,9 @@ def test_policies_are_tidy_tables_with_names(shell: Shell, files: None) -> None:
     Path("drawn.csv").write_text(
         "state,action,probability\nbad,mend,0.5\nbad,run,0.5\nfair,run,1\ngood,run,1\n"
     )
-    drawn = shell.json("plan a --cost cost.csv --policy drawn.csv")["policy"]
-    np.testing.assert_array_equal(np.array(drawn)[:, 0], np.full((5, 2), 0.5))
-    for text, words in (
+    policy = shell.json("plan a --cost cost.csv --policy drawn.csv")["policy"]
+    np.testing.assert_array_equal(np.array(policy)[:, 0], np.full((5, 2), 0.5))
+    for text, message in (
         ("state,action\nbad,mend\nfair,run\n", "good has 0 actions; it must have one"),
         ("state,action\nbad,mned\nfair,run\ngood,run\n", "row 2: nothing is known of the action 'mned'"),
         ("step,state,action\n6,bad,mend\n", "row 2: step is 6; steps are counted from 1 to 5"),
@@ -81,7 +81,7 @@ def test_policies_are_tidy_tables_with_names(shell: Shell, files: None) -> None:
     ):
         Path("wrong.csv").write_text(text)
         code, _, err = shell("plan a --cost cost.csv --policy wrong.csv")
-        assert (code, words in err) == (2, True), err
+        assert (code, message in err) == (2, True), err
 
 
 def test_costs_are_tidy_tables_too(shell: Shell, files: None) -> None:
@@ -96,7 +96,7 @@ def test_costs_are_tidy_tables_too(shell: Shell, files: None) -> None:
     plans = [shell.json(f"plan a --cost {name}.csv") for name in ("cost", "tidy", "steps")]
     assert plans[0]["value"] == plans[1]["value"]
     assert plans[0]["policy"] == plans[1]["policy"] == plans[2]["policy"]
-    for text, words in (
+    for text, message in (
         ("state,action,euros\nbad,run,1\n", "names bad and mend 0 times; it needs each once"),
         ("state,action,euros\nbad,run,1\nbad,run,2\n", "names bad and"),
         ("state,action,euros\nbad,run,much\n", "row 2: 'much' is not a number"),
@@ -104,7 +104,7 @@ def test_costs_are_tidy_tables_too(shell: Shell, files: None) -> None:
     ):
         Path("wrong.csv").write_text(text)
         code, _, err = shell("plan a --cost wrong.csv")
-        assert (code, words in err) == (2, True), err
+        assert (code, message in err) == (2, True), err
 
 
 def test_an_audit_that_is_refused_keeps_no_run(shell: Shell, files: None) -> None:
@@ -114,7 +114,7 @@ def test_an_audit_that_is_refused_keeps_no_run(shell: Shell, files: None) -> Non
 
 
 def test_what_is_asked_wrongly_is_one_line(shell: Shell, files: None) -> None:
-    for line, words in {
+    for line, text in {
         "audit log.csv --policy new.csv": "say what is to be valued: --cost FILE, --reward FILE or --goal STATE",
         "audit log.csv --policy new.csv --cost cost.csv": "has no column 'episode'",
         f"certify --log log.csv {OPTIONS} --bins wear": "--bins wear: write it as --bins wear=5 or --bins wear=20,40",
@@ -123,7 +123,7 @@ def test_what_is_asked_wrongly_is_one_line(shell: Shell, files: None) -> None:
         "report log.csv --policy new.csv": "--policy is compared for costs or rewards",
     }.items():
         code, _, err = shell(line)
-        assert (code, words in err) == (2, True), err
+        assert (code, text in err) == (2, True), err
 
 
 def test_power_of_a_decision_on_the_command_line(shell: Shell, files: None) -> None:
@@ -131,22 +131,22 @@ def test_power_of_a_decision_on_the_command_line(shell: Shell, files: None) -> N
     line = "power a --cost cost.csv --policy new.csv --incumbent old.csv --draws 5 --episodes 5,20000"
     code, out, err = shell(f"{line} --episode-cost 2")
     assert code == 0, err
-    for words in (
+    for text in (
         "Decision: the policy is better than the incumbent",
         "the policy of the log",
         "90%: ",
         "cost",
     ):
-        assert words in out
-    found = shell.json(line)
-    first, last = found["curve"]
+        assert text in out
+    output = shell.json(line)
+    first, last = output["curve"]
     assert first["probability"] <= last["probability"] == 1
-    assert found["needed"][0]["episodes"] <= found["needed"][1]["episodes"] <= 20_000
+    assert output["needed"][0]["episodes"] <= output["needed"][1]["episodes"] <= 20_000
     assert shell.json(f"{line} --gather new.csv")["gathered_by"] == "the given policy"
-    cheap = "power a --cost cost.csv --policy new.csv --draws 2 --episodes 5 --at-most"
-    assert shell.json(f"{cheap} 100")["is_decided"]
-    assert "the cost of the policy is at most 0.1" in shell(f"{cheap} .1")[1]
-    for wrong, words in {
+    command = "power a --cost cost.csv --policy new.csv --draws 2 --episodes 5 --at-most"
+    assert shell.json(f"{command} 100")["is_decided"]
+    assert "the cost of the policy is at most 0.1" in shell(f"{command} .1")[1]
+    for wrong, text in {
         "power a --target 1": "say what is to be decided about",
         "power a --goal good --target .1 --episodes ten": "write numbers as --episodes 100,1000,10000",
         "power a --goal good --episodes 10": "say which decision",
@@ -154,4 +154,4 @@ def test_power_of_a_decision_on_the_command_line(shell: Shell, files: None) -> N
     }.items():
         code, _, err = shell(wrong)
         assert code == 2
-        assert words in err
+        assert text in err

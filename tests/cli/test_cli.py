@@ -41,26 +41,26 @@ def test_the_module_is_the_command(start: list[str]) -> None:
 
 
 def test_theory_prints_the_table(shell: Shell) -> None:
-    found = shell.json("theory --d 4 --H 10 --B 2 --delta 0.1 --K 1000 --eps 0.1")
-    assert found["beta"]["value"] == pytest.approx(
+    output = shell.json("theory --d 4 --H 10 --B 2 --delta 0.1 --K 1000 --eps 0.1")
+    assert output["beta"]["value"] == pytest.approx(
         hf.theory.beta(1000, 4, 10, 2.0, 0.1, hf.theory.moment_orders(1000, 10))
     )
     assert "confidence radius" in shell("theory --K 1000")[1]
 
 
 def test_from_exploration_to_plan_certificate_report_and_comparison(shell: Shell) -> None:
-    made = shell.json(f"explore {TINY} --episodes 40 --seed 1 --out runs/a")
+    output = shell.json(f"explore {TINY} --episodes 40 --seed 1 --out runs/a")
     run = hf.load("runs/a")
-    assert made["episodes"] == run.episodes == 40
-    assert made["certificate"]["eps"] == pytest.approx(run.certificate().eps)
+    assert output["episodes"] == run.episodes == 40
+    assert output["certificate"]["eps"] == pytest.approx(run.certificate().eps)
     assert run.seed == 1
 
     plan = shell.json("plan runs/a --goal 8 --out policy.npy")
-    own = run.plan(hf.goal(run.problem, 8))
-    assert plan["value"] == pytest.approx(own.value)
-    assert plan["gap"] == pytest.approx(own.gap)
-    np.testing.assert_array_equal(np.load("policy.npy"), own.policy)
-    np.testing.assert_array_equal(plan["policy"], own.policy)
+    goal_plan = run.plan(hf.goal(run.problem, 8))
+    assert plan["value"] == pytest.approx(goal_plan.value)
+    assert plan["gap"] == pytest.approx(goal_plan.gap)
+    np.testing.assert_array_equal(np.load("policy.npy"), goal_plan.policy)
+    np.testing.assert_array_equal(plan["policy"], goal_plan.policy)
     np.save("reward.npy", hf.goal(run.problem, 8))
     assert shell.json("plan runs/a --reward reward.npy") == plan
     assert shell.json("plan runs/a --stay 4")["value"] == pytest.approx(
@@ -152,7 +152,10 @@ def test_a_comparison_says_of_how_many_goals_a_gap_is_the_worst(
 ) -> None:
     hf.explore(hf.make("river-swim", states=3, horizon=3), "uniform", episodes=2, out="a")
     row = {"run": "a", "explorer": "uniform", "episodes": 2, "certified_gap": 1.0, "worst_true_gap": 0.5}
-    rows = [row | {"goals_scored": scored, "goals": every, "goals_gap": 0.5} for scored, every in goals]
+    rows = [
+        row | {"goals_scored": num_scored, "goals": num_goals, "goals_gap": 0.5}
+        for num_scored, num_goals in goals
+    ]
     monkeypatch.setattr("horizonfree.report.page.facts_of_runs", lambda *_: {})
     monkeypatch.setattr("horizonfree.report.page.rows_of", lambda _: rows)
     assert shell("compare a")[1].splitlines()[0].endswith(title)
@@ -241,8 +244,8 @@ def test_whoever_closes_the_pipe_early_gets_no_traceback(tmp_path: Path) -> None
 @pytest.mark.slow
 def test_the_tour_shows_values_and_gaps_beside_the_truth(shell: Shell) -> None:
     """A plan beyond its gap would have probability at most 0.05 for each of the two explorers; the seeds are fixed."""
-    found = shell.json("tour --out t")
-    for plans in found["plans"].values():
+    output = shell.json("tour --out t")
+    for plans in output["plans"].values():
         for name in ("optimal-design", "hf-ucrl-rfe++"):
             assert plans[name]["true_loss"] <= plans[name]["gap"] + 1e-9
             assert abs(plans[name]["value"] - plans["best"]) < 0.1
@@ -251,13 +254,13 @@ def test_the_tour_shows_values_and_gaps_beside_the_truth(shell: Shell) -> None:
                 <= plans["best"] - plans[name]["true_loss"]
                 <= plans[name]["value_high"]
             )
-    for found_by in found["certificates"].values():
+    for found_by in output["certificates"].values():
         assert found_by["goals"]["summary"].startswith("all 64 goals: suboptimality at most ")
         assert found_by["goals"]["eps"] <= found_by["every_reward"]["eps"]
         assert "more episodes" in found_by["every_reward"]["forecast"]
-    assert Path(found["report"]).stat().st_size > 10_000
-    assert Path(found["comparison"]).stat().st_size > 10_000
-    assert hf.load(found["runs"]["optimal-design"]).episodes == 300
+    assert Path(output["report"]).stat().st_size > 10_000
+    assert Path(output["comparison"]).stat().st_size > 10_000
+    assert hf.load(output["runs"]["optimal-design"]).episodes == 300
     code, out, _ = shell("tour --out u")
     assert code == 0
     text = " ".join(out.split())  # without the breaks of lines
@@ -284,7 +287,7 @@ def test_tables_fit_narrow_terminals(width: int, shell: Shell, monkeypatch: pyte
     assert max(map(len, out.splitlines())) <= width
     assert "certified, every reward" in out
     screen = Console(width=width, record=True, file=io.StringIO())
-    found = Certificate(
+    certificate = Certificate(
         0.5,
         0.05,
         "x",
@@ -294,15 +297,15 @@ def test_tables_fit_narrow_terminals(width: int, shell: Shell, monkeypatch: pyte
     )
     numbers = {"value": 0.5, "value_low": 0.4, "value_high": 0.6, "gap": 0.1, "true_loss": 0.01}
     tour._print_certificates(
-        screen, {name: {"goals": found, "every_reward": found} for name in tour.EXPLORERS}
+        screen, {name: {"goals": certificate, "every_reward": certificate} for name in tour.EXPLORERS}
     )
     screen.print(tour._plans(dict.fromkeys(tour.EXPLORERS, numbers)))
     tour._close(screen, Path("runs/tour"))
-    said = screen.export_text()
-    assert max(map(len, said.splitlines())) <= width
-    assert "…" not in said
-    assert "[0.40, 0.60]" in said
-    assert "   cd runs/tour\n   horizonfree explore --resume optimal-design --episodes 50\n" in said
+    text = screen.export_text()
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    assert "[0.40, 0.60]" in text
+    assert "   cd runs/tour\n   horizonfree explore --resume optimal-design --episodes 50\n" in text
 
 
 def test_serve_tells_machines_where_it_is(shell: Shell) -> None:
@@ -311,8 +314,8 @@ def test_serve_tells_machines_where_it_is(shell: Shell) -> None:
     command = [str(COMMAND), "serve", "a", "--port", "0", "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    told = json.loads(process.stdout.readline())
-    assert httpx.get(told["address"]).status_code == 200
+    message = json.loads(process.stdout.readline())
+    assert httpx.get(message["address"]).status_code == 200
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "")

@@ -86,14 +86,14 @@ def test_bad_input_is_one_clear_line_and_exit_code_two(shell: Shell, subtests: p
     Path("empty.npy").touch()
     Path("other").mkdir()
     Path("other/run.json").touch()
-    for line, words in BAD.items():
+    for line, message in BAD.items():
         with subtests.test(ascii(line[:100])):  # execnet sends no lone surrogates
             code, out, err = shell(line)
             assert code == 2
             assert out == ""
             last = err.splitlines()[-1]
             assert last.startswith("horizonfree: error: ")
-            assert words in last
+            assert message in last
             assert "Traceback" not in err
             assert not Path("runs").exists()
 
@@ -111,7 +111,7 @@ def test_a_bad_reward_is_named(shell: Shell) -> None:
     Path("huge.npy").write_bytes(
         Path("huge.npy").read_bytes().replace(b"(100000,), }         ", b"(100000000000000,), }")
     )
-    for name, words in {
+    for name, message in {
         **dict.fromkeys(("empty", "zip", "several", "huge"), "not a .npy file"),
         "object": "not a .npy file",
         "short": "shape (3,)",
@@ -120,7 +120,7 @@ def test_a_bad_reward_is_named(shell: Shell) -> None:
     }.items():
         code, _, err = shell(f"plan a --reward {name}.npy")
         assert code == 2
-        assert words in err
+        assert message in err
     assert (
         shell("plan a")[0]
         == shell("plan a --goal 1 --stay 2")[0]
@@ -147,8 +147,8 @@ def test_what_cannot_be_written_is_one_line_that_names_it(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
     """Reports are refused before anything is computed."""
-    for place in ("facts", "page"):
-        monkeypatch.setattr(f"horizonfree.report.{place}.compute_facts", None)
+    for option in ("facts", "page"):
+        monkeypatch.setattr(f"horizonfree.report.{option}.compute_facts", None)
     hf.explore(hf.make("river-swim", states=3, horizon=3), "uniform", episodes=2, out="a")
     Path("plain").touch()
     for line in CANNOT_BE_WRITTEN:
@@ -156,9 +156,9 @@ def test_what_cannot_be_written_is_one_line_that_names_it(
             code, _, err = shell(line)
             assert code == 2
             (last,) = err.splitlines()
-            place = shlex.split(line)[-1] or "."
+            option = shlex.split(line)[-1] or "."
             assert last.startswith(
-                (f"horizonfree: error: {place}: ", f"horizonfree: error: policy {place}: ")
+                (f"horizonfree: error: {option}: ", f"horizonfree: error: policy {option}: ")
             )
 
 
@@ -209,11 +209,11 @@ MISSPELT = {
 def test_a_misspelt_word_is_answered_with_what_was_meant(shell: Shell, subtests: pytest.Subtests) -> None:
     hf.explore(hf.make("river-swim", states=3, horizon=3), "uniform", episodes=2, out="a")
     Path("s.toml").write_text("episods = 3\n")
-    for line, words in MISSPELT.items():
+    for line, message in MISSPELT.items():
         with subtests.test(line):
             code, _, err = shell(line)
             assert code == 2
-            assert words in err
+            assert message in err
 
 
 def test_an_end_that_is_none_is_refused_before_anything_is_said(shell: Shell) -> None:

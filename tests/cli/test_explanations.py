@@ -71,8 +71,8 @@ def test_problems_and_explorers_come_from_their_definitions(shell: Shell) -> Non
         "meaning": "cells along a side",
     }
     assert set(shell.json("explorers --all")) == set(EXPLORERS)
-    plain = {name for name, entry in EXPLORERS.items() if not entry.is_reconstruction}
-    assert set(shell.json("explorers")) == plain == set(hf.explorers())
+    paper_explorers = {name for name, entry in EXPLORERS.items() if not entry.is_reconstruction}
+    assert set(shell.json("explorers")) == paper_explorers == set(hf.explorers())
     assert shell.json("explorers hf-ucrl-rfe++")["options"]["lazy"] == 0.5
     assert "search with a smaller radius" in shell.json("explorers hf-ucrl-rfe++")["meanings"]["homotopy"]
     for line in ("problems", "problems river-swim", "explorers", "explorers ucrl-vtr"):
@@ -104,7 +104,7 @@ def test_every_number_of_a_certificate_is_explained(shell: Shell) -> None:
     hf.explore(features, "wang2020", episodes=5, constants="paper", out="f", progress=False)
     river = hf.make("river-swim", states=3, horizon=3)
     hf.explore(river, "hf-ucrl-rfe++", episodes=5, sets="likelihood", out="g", progress=False)
-    shown = set()
+    explained = set()
     for line in (
         "certify a --method direct",
         "certify a --method paper",
@@ -124,8 +124,8 @@ def test_every_number_of_a_certificate_is_explained(shell: Shell) -> None:
         for part in parts if "worst" in parts else ["gap", "delta", *parts]:
             state = r"(: that of state \d+)?" if part == "worst" else ""
             assert re.search(rf"^{part} .* {re.escape(MEANINGS[part])}{state}\s*$", out, re.MULTILINE), part
-            shown.add(part)
-    assert shown == set(MEANINGS)
+            explained.add(part)
+    assert explained == set(MEANINGS)
 
 
 def examples(name: str) -> list[str]:
@@ -172,6 +172,6 @@ def test_the_python_of_the_documentation_works(tmp_path: Path, monkeypatch: pyte
 def toml_block() -> str:
     """The settings file that the documentation shows."""
     text = (DOCS / "command-line.md").read_text()
-    found = re.search(r"```toml\n(.*?)```", text, re.DOTALL)
-    assert found
-    return found[1]
+    match = re.search(r"```toml\n(.*?)```", text, re.DOTALL)
+    assert match
+    return match[1]

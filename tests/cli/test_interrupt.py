@@ -13,7 +13,7 @@ import pytest
 import horizonfree as hf
 from tests.shell import TINY, Shell
 
-# Ctrl-C while a module is being loaded: the finder is asked for it, finds nothing, and presses the key.
+# Ctrl-C while a module is being loaded: this finder sends the signal when it is asked for the module.
 PRESS = """
 import os, signal, sys
 _, module, *words = sys.argv
@@ -54,15 +54,15 @@ READY = (
 )
 
 
-def python(script: str, *words: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", script, *words]
+def python(script: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", script, *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
 
 
 @pytest.mark.parametrize("module", ["typer", "numpy", "jax", "jax.numpy"])
 def test_while_something_is_loaded(module: str, tmp_path: Path) -> None:
-    words = ["explore", "river-swim", "--episodes", "1"] if module.startswith("jax") else ["theory"]
-    done = python(PRESS, module, *words, folder=tmp_path)
+    arguments = ["explore", "river-swim", "--episodes", "1"] if module.startswith("jax") else ["theory"]
+    done = python(PRESS, module, *arguments, folder=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "horizonfree: stopped\n")
 
 
@@ -105,12 +105,12 @@ def test_what_was_saved_at_home_is_found(
     explore, resume = hf.explore, hf.Run.resume
 
     @wraps(explore)
-    def stopped(*args: Any, **how: Any) -> None:
-        explore(*args, **how)
+    def stopped(*args: Any, **options: Any) -> None:
+        explore(*args, **options)
         raise KeyboardInterrupt
 
-    def stopped_again(run: hf.Run, **how: Any) -> None:
-        resume(run, **how)
+    def stopped_again(run: hf.Run, **options: Any) -> None:
+        resume(run, **options)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(hf, "explore", stopped)
@@ -159,7 +159,7 @@ def test_other_processes_end_too(tmp_path: Path) -> None:
 
 def test_a_process_that_ignores_it_goes_on(tmp_path: Path) -> None:
     script = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n{PRESS}"
-    words = f"explore {TINY} --explorer uniform --episodes 2 --out a"
-    done = python(script, "typer", *words.split(), folder=tmp_path)
+    command = f"explore {TINY} --explorer uniform --episodes 2 --out a"
+    done = python(script, "typer", *command.split(), folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert hf.load(tmp_path / "a").episodes == 2

@@ -1,4 +1,4 @@
-"""What commands print for machines has the keys and types that docs/json.md tells, no more and no fewer."""
+"""The JSON of every command has exactly the keys and types of docs/json.md."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ KINDS: dict[str, Any] = {
 }
 
 
-def told(title: str) -> dict[str, str]:
+def documented_keys(title: str) -> dict[str, str]:
     """The keys of a section, and their types; the section before the first title is the certificate."""
     parts = re.split(r"^## (.+)$", PAGE, flags=re.MULTILINE)
     sections = {"certificate": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
@@ -33,46 +33,46 @@ def told(title: str) -> dict[str, str]:
     return found
 
 
-def check(value: Any, keys: dict[str, str], where: str = "") -> None:
-    """A value against the keys that are told of its place."""
-    inner = {key.removeprefix(where): kind for key, kind in keys.items() if key.startswith(where)}
-    here = {key: kind for key, kind in inner.items() if not re.search(r"[.\[]", key)}
-    needed = {key for key, kind in here.items() if "sometimes" not in kind}
-    assert needed <= set(value) <= set(here), (where, set(value) ^ set(here))
+def check(value: Any, keys: dict[str, str], path: str = "") -> None:
+    """Compare a value with the documented keys of its place."""
+    inner = {key.removeprefix(path): kind for key, kind in keys.items() if key.startswith(path)}
+    kinds = {key: kind for key, kind in inner.items() if not re.search(r"[.\[]", key)}
+    required = {key for key, kind in kinds.items() if "sometimes" not in kind}
+    assert required <= set(value) <= set(kinds), (path, set(value) ^ set(kinds))
     for key, x in value.items():
-        names = here[key].split(", ")[0].split(" or ")
-        assert any(isinstance(x, KINDS[name]) for name in names), (where, key, x)
-        assert names == ["boolean"] or not isinstance(x, bool), (where, key)
+        names = kinds[key].split(", ")[0].split(" or ")
+        assert any(isinstance(x, KINDS[name]) for name in names), (path, key, x)
+        assert names == ["boolean"] or not isinstance(x, bool), (path, key)
         if names == ["certificate"]:
-            check(x, told("certificate"))
+            check(x, documented_keys("certificate"))
         elif any(other.startswith(f"{key}.") for other in inner):
-            check(x, keys, f"{where}{key}.")
+            check(x, keys, f"{path}{key}.")
         elif any(other.startswith(f"{key}[].") for other in inner):
             for element in x:
-                check(element, keys, f"{where}{key}[].")
+                check(element, keys, f"{path}{key}[].")
 
 
 def test_every_command_prints_what_is_told(shell: Shell) -> None:
-    check(shell.json(f"explore {TINY} --explorer uniform --episodes 6 --out a"), told("explore"))
+    check(shell.json(f"explore {TINY} --explorer uniform --episodes 6 --out a"), documented_keys("explore"))
     np.savetxt("cost.csv", np.arange(9.0))
     shell.json("plan a --goal 8 --out p.csv")
-    check(shell.json("plan a --cost cost.csv --compare p.csv"), told("plan"))
-    check(shell.json("plan a --goal 8 --at-most cost.csv=9"), told("plan"))
-    both = told("certificate") | told("certify")
+    check(shell.json("plan a --cost cost.csv --compare p.csv"), documented_keys("plan"))
+    check(shell.json("plan a --goal 8 --at-most cost.csv=9"), documented_keys("plan"))
+    certificate_keys = documented_keys("certificate") | documented_keys("certify")
     for line in ("certify a", "certify a --rewards goals"):
-        check(shell.json(line), both)
-    check(shell.json("report a --figures f"), told("report"))
-    check(shell.json("report a --at-most cost.csv=9"), told("report"))
-    check(shell.json("compare a --out c.html"), told("compare"))
-    check(shell.json("audit a --policy p.csv --cost cost.csv"), told("audit"))
+        check(shell.json(line), certificate_keys)
+    check(shell.json("report a --figures f"), documented_keys("report"))
+    check(shell.json("report a --at-most cost.csv=9"), documented_keys("report"))
+    check(shell.json("compare a --out c.html"), documented_keys("compare"))
+    check(shell.json("audit a --policy p.csv --cost cost.csv"), documented_keys("audit"))
     line = "power a --goal 8 --target .01 --episodes 2,4 --draws 2 --episode-cost 3"
-    check(shell.json(line), told("power"))
+    check(shell.json(line), documented_keys("power"))
 
 
 def test_a_key_that_nobody_told_of_is_found() -> None:
     """The check itself can fail."""
     fine = {"run": "a", "episodes": 3, "address": "x"}
-    check(fine, told("serve"))
+    check(fine, documented_keys("serve"))
     for wrong in (fine | {"more": 1}, {"run": "a"}, fine | {"episodes": 1.5}, fine | {"episodes": True}):
         with pytest.raises(AssertionError):
-            check(wrong, told("serve"))
+            check(wrong, documented_keys("serve"))

@@ -16,15 +16,18 @@ def test_rewards_are_declared_before_the_first_episode(shell: Shell) -> None:
 
 
 def test_what_cannot_be_declared_is_refused_with_words(shell: Shell) -> None:
-    code, _, said = shell(f"explore {TINY} --episodes 4 --rewards golas --out a")
+    code, _, stderr = shell(f"explore {TINY} --episodes 4 --rewards golas --out a")
     assert code == 2
-    assert "'goals', 'occupancies' or a list" in said
-    code, _, said = shell("explore river-swim --episodes 4 --rewards goals --out a")
+    assert "'goals', 'occupancies' or a list" in stderr
+    code, _, stderr = shell("explore river-swim --episodes 4 --rewards goals --out a")
     assert code == 2
-    assert "hold for every reward alike" in said
+    assert "hold for every reward alike" in stderr
 
 
 def test_the_rates_of_linear_mdps_are_told(shell: Shell) -> None:
-    said = shell.json("theory --linear --d 8 --H 10 --eps 0.1 --delta 0.05")
-    assert said["wang2020_order"] == {"value": pytest.approx(8**3 * 10**6 / 0.01), "meaning": "d^3 H^6/eps^2"}
-    assert said["wang2020_beta"]["value"] == pytest.approx(248.906009586)
+    output = shell.json("theory --linear --d 8 --H 10 --eps 0.1 --delta 0.05")
+    assert output["wang2020_order"] == {
+        "value": pytest.approx(8**3 * 10**6 / 0.01),
+        "meaning": "d^3 H^6/eps^2",
+    }
+    assert output["wang2020_beta"]["value"] == pytest.approx(248.906009586)

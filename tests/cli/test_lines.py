@@ -1,4 +1,4 @@
-"""Random command lines: each is answered, or refused with one line."""
+"""Random command lines succeed or end with an error of one line."""
 
 import contextlib
 import io
@@ -19,11 +19,11 @@ pytestmark = pytest.mark.timeout(3600)
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the lines are typed; a run lies there."""
-    made = tmp_path_factory.mktemp("lines")
+    path = tmp_path_factory.mktemp("lines")
     hf.explore(
-        hf.make("river-swim", states=3, horizon=3), "uniform", episodes=1, out=made / "a", progress=False
+        hf.make("river-swim", states=3, horizon=3), "uniform", episodes=1, out=path / "a", progress=False
     )
-    return made
+    return path
 
 
 WORDS = [
@@ -81,12 +81,12 @@ def check(command: str, folder: Path, data: st.DataObject) -> None:
     first = data.draw(st.just(FIRST.get(command, "river-swim")) | st.sampled_from(WORDS))
     line = [command, first, *(word for part in parts for word in part), *LAST.get(command, [])]
     out, err = io.StringIO(), io.StringIO()
-    before, sys.argv = sys.argv, ["horizonfree", *line]
+    old_argv, sys.argv = sys.argv, ["horizonfree", *line]
     try:
         with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = command_line()
     finally:
-        sys.argv = before
+        sys.argv = old_argv
     assert code in (0, 2), line
     assert "Traceback" not in err.getvalue()
     if code == 2:
@@ -96,10 +96,10 @@ def check(command: str, folder: Path, data: st.DataObject) -> None:
 def try_lines(command: str, folder: Path, examples: settings) -> None:
     @examples
     @given(data=st.data())
-    def tried(data: st.DataObject) -> None:
+    def run_line(data: st.DataObject) -> None:
         check(command, folder, data)
 
-    tried()
+    run_line()
 
 
 def test_any_line_is_answered_or_refused_in_a_line(folder: Path, subtests: pytest.Subtests) -> None:

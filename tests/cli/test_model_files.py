@@ -13,11 +13,11 @@ ROBOT = shlex.quote(str(Path(__file__).parents[2] / "gallery" / "robot.prism"))
 
 def test_a_prism_model_from_the_shell(shell: Shell) -> None:
     pytest.importorskip("stormpy", reason="stormpy is not installed")
-    words = f"explore {ROBOT} --unknown p --unknown q --param horizon=12 --episodes 100 --out run"
-    explored = shell.json(words)
-    assert [x["name"] for x in explored["weights"]] == ["1", "p", "q"]
-    asked = ("--property 'Pmax=? [F<=12 \"goal\"]'", "--reach goal", "--goal goal")
-    for question in asked:
+    command = f"explore {ROBOT} --unknown p --unknown q --param horizon=12 --episodes 100 --out run"
+    output = shell.json(command)
+    assert [x["name"] for x in output["weights"]] == ["1", "p", "q"]
+    questions = ("--property 'Pmax=? [F<=12 \"goal\"]'", "--reach goal", "--goal goal")
+    for question in questions:
         plan = shell.json(f"plan run {question}")
         assert plan["value_low"] <= plan["value"] <= plan["value_high"]
         assert plan["true_loss"] <= plan["gap"]
@@ -29,16 +29,16 @@ def test_a_prism_model_from_the_shell(shell: Shell) -> None:
 def test_explicit_models_from_the_shell(shell: Shell) -> None:
     random_model(3, is_interval=False).to_drn("a.drn")
     random_model(3, is_interval=False).to_umb("a.umb")
-    found = [
+    outputs = [
         shell.json(f"explore a.{kind} --param horizon=4 --episodes 20 --out {kind}")
         for kind in ("drn", "umb")
     ]
-    assert found[0]["certificate"]["eps"] == found[1]["certificate"]["eps"]
+    assert outputs[0]["certificate"]["eps"] == outputs[1]["certificate"]["eps"]
     assert (
         shell.json("plan drn --reach bad")["value"]
         == shell.json("plan umb --property 'Pmax=? [F<=3 \"bad\"]'")["value"]
     )
-    for words, why in (
+    for message, reason in (
         ("explore a.drn --episodes 3", "has no horizon"),
         ("explore a.drn --param horizon=3 --param p=1 --episodes 3", "--param p"),
         ("explore none.umb --param horizon=3 --episodes 3", "none.umb"),
@@ -48,9 +48,9 @@ def test_explicit_models_from_the_shell(shell: Shell) -> None:
         ("plan drn --reach bad --horizon 2", "--horizon is for rewards"),
         ("plan drn --reach nowhere", "nowhere"),
     ):
-        code, _, err = shell(words)
+        code, _, err = shell(message)
         assert code == 2
-        assert why in err
+        assert reason in err
 
 
 def test_certificates_are_saved_and_verified(shell: Shell) -> None:

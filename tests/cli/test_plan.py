@@ -18,26 +18,26 @@ H, S, A = 6, 9, 4
 
 
 @pytest.fixture(scope="module")
-def explored(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def stored_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     problem = hf.make("zoned-grid", size=3, zones=1, horizon=H)
     return hf.explore(problem, episodes=60, out=tmp_path_factory.mktemp("runs") / "a", progress=False)
 
 
 @pytest.fixture
-def run(shell: Shell, explored: Run) -> Run:
+def run(shell: Shell, stored_run: Run) -> Run:
     """With a copy in the folder `a`, for the commands."""
-    shutil.copytree(explored.folder, "a")
-    return explored
+    shutil.copytree(stored_run.folder, "a")
+    return stored_run
 
 
 def test_a_plan_shows_the_interval_of_its_value(shell: Shell, run: Run) -> None:
-    own, found = run.plan(hf.goal(run.problem, 8)), shell.json("plan a --goal 8")
+    expected, output = run.plan(hf.goal(run.problem, 8)), shell.json("plan a --goal 8")
     for name in ("value", "value_low", "value_high", "gap"):
-        assert found[name] == pytest.approx(getattr(own, name))
-    assert own.value_low < own.value < own.value_high
+        assert output[name] == pytest.approx(getattr(expected, name))
+    assert expected.value_low < expected.value < expected.value_high
     out = shell("plan a --goal 8")[1]
-    words = f"95% confidence interval {interval(own.value_low, own.value_high)}"
-    assert re.search(rf"^value +{own.value:.4g} +{re.escape(words)} *$", out, re.MULTILINE)
+    message = f"95% confidence interval {interval(expected.value_low, expected.value_high)}"
+    assert re.search(rf"^value +{expected.value:.4g} +{re.escape(message)} *$", out, re.MULTILINE)
     assert "certified" in out
     np.save("ones.npy", np.ones(S))
     scaled = shell.json("plan a --reward ones.npy --scale per-step")
@@ -47,19 +47,19 @@ def test_a_plan_shows_the_interval_of_its_value(shell: Shell, run: Run) -> None:
 
 def test_a_policy_of_ones_own_is_valued_from_a_file_of_any_kind(shell: Shell, run: Run) -> None:
     rng, goal = np.random.default_rng(0), hf.goal(run.problem, 8)
-    actions, drawn = rng.integers(A, size=(H, S)), rng.dirichlet(np.ones(A), size=(H, S))
-    sure = np.eye(A, dtype=int)[actions[0]]
+    actions, probabilities = rng.integers(A, size=(H, S)), rng.dirichlet(np.ones(A), size=(H, S))
+    deterministic = np.eye(A, dtype=int)[actions[0]]
     files = {
         "actions.npy": actions,
         "every.npy": actions[0],
-        "drawn.npy": drawn,
+        "drawn.npy": probabilities,
         "actions.csv": actions,
         "every.csv": actions[0],
-        "drawn.csv": drawn[0],
-        "sure.csv": sure,
+        "drawn.csv": probabilities[0],
+        "sure.csv": deterministic,
         "actions.json": actions,
-        "drawn.json": drawn,
-        "sure.json": sure,
+        "drawn.json": probabilities,
+        "sure.json": deterministic,
     }
     for name, array in files.items():
         if name.endswith(".npy"):
@@ -68,39 +68,44 @@ def test_a_policy_of_ones_own_is_valued_from_a_file_of_any_kind(shell: Shell, ru
             np.savetxt(name, array, delimiter=",", fmt="%d" if array.dtype.kind == "i" else "%.18g")
         else:
             Path(name).write_text(json.dumps(array.tolist()))
-        found = shell.json(f"plan a --goal 8 --policy {name}")
-        own = run.evaluate(goal, array.astype(float) if name.startswith("sure") else array)
-        for what in ("value", "value_low", "value_high", "gap"):
-            assert found[what] == pytest.approx(getattr(own, what)), name
-        np.testing.assert_allclose(found["policy"], own.policy)
-        assert found["true_loss"] == pytest.approx(hf.true_gap(run.problem, goal, own.policy), abs=1e-12)
+        output = shell.json(f"plan a --goal 8 --policy {name}")
+        expected = run.evaluate(goal, array.astype(float) if name.startswith("sure") else array)
+        for field in ("value", "value_low", "value_high", "gap"):
+            assert output[field] == pytest.approx(getattr(expected, field)), name
+        np.testing.assert_allclose(output["policy"], expected.policy)
+        assert output["true_loss"] == pytest.approx(
+            hf.true_gap(run.problem, goal, expected.policy), abs=1e-12
+        )
 
 
 def test_what_is_printed_or_written_can_be_read_again(shell: Shell, run: Run) -> None:
-    printed = shell("plan a --goal 8 --out p.npy --json")[1]
-    Path("p.json").write_text(printed)
+    text = shell("plan a --goal 8 --out p.npy --json")[1]
+    Path("p.json").write_text(text)
     for name in ("p.json", "p.npy"):
-        again = shell.json(f"plan a --goal 8 --policy {name}")
-        assert again["policy"] == json.loads(printed)["policy"]
-        assert again["value"] == pytest.approx(json.loads(printed)["value"])
+        second = shell.json(f"plan a --goal 8 --policy {name}")
+        assert second["policy"] == json.loads(text)["policy"]
+        assert second["value"] == pytest.approx(json.loads(text)["value"])
 
 
 def test_two_policies_are_compared(shell: Shell, run: Run) -> None:
-    goal, still = hf.goal(run.problem, 8), np.zeros((H, S), int)
-    np.save("still.npy", still)
-    own = run.compare(goal, run.plan(goal).policy, still)
-    found = shell.json("plan a --goal 8 --compare still.npy")["comparison"]
-    assert {name: found[name] for name in ("difference", "low", "high")} == pytest.approx(
-        {"difference": own.difference, "low": own.low, "high": own.high}
+    goal, stay = hf.goal(run.problem, 8), np.zeros((H, S), int)
+    np.save("still.npy", stay)
+    expected = run.compare(goal, run.plan(goal).policy, stay)
+    output = shell.json("plan a --goal 8 --compare still.npy")["comparison"]
+    assert {name: output[name] for name in ("difference", "low", "high")} == pytest.approx(
+        {"difference": expected.difference, "low": expected.low, "high": expected.high}
     )
-    assert found["summary"] == own.summary()
-    assert own.low > 0
-    between = interval(own.low, own.high)
-    words = f"the plan minus still.npy: 95% confidence interval {between}; the plan is better"
-    assert words in shell("plan a --goal 8 --compare still.npy")[1]
+    assert output["summary"] == expected.summary()
+    assert expected.low > 0
+    interval_text = interval(expected.low, expected.high)
+    message = f"the plan minus still.npy: 95% confidence interval {interval_text}; the plan is better"
+    assert message in shell("plan a --goal 8 --compare still.npy")[1]
     shell.json("plan a --goal 8 --out best.npy")
     other = shell("plan a --goal 8 --policy still.npy --compare best.npy")[1]
-    assert f"still.npy minus best.npy: 95% confidence interval {interval(-own.high, -own.low)}" in other
+    assert (
+        f"still.npy minus best.npy: 95% confidence interval {interval(-expected.high, -expected.low)}"
+        in other
+    )
     assert "best.npy is better" in other
     assert "either may be better" in shell("plan a --goal 8 --policy best.npy --compare best.npy")[1]
 
@@ -109,15 +114,18 @@ def test_a_plan_can_start_elsewhere_with_fewer_steps(shell: Shell, run: Run) -> 
     """The goal is then one of the steps that are left."""
     reward = np.zeros((2, S, A))
     reward[-1, 8] = 1
-    own, found = run.plan(reward, start=4, horizon=2), shell.json("plan a --goal 8 --start 4 --horizon 2")
-    assert found["value"] == pytest.approx(own.value)
-    assert found["gap"] == pytest.approx(own.gap)
-    assert np.shape(found["policy"]) == (2, S)
-    assert found["true_loss"] <= found["gap"]
+    expected, output = (
+        run.plan(reward, start=4, horizon=2),
+        shell.json("plan a --goal 8 --start 4 --horizon 2"),
+    )
+    assert output["value"] == pytest.approx(expected.value)
+    assert output["gap"] == pytest.approx(expected.gap)
+    assert np.shape(output["policy"]) == (2, S)
+    assert output["true_loss"] <= output["gap"]
     assert "from state 4, in 2 steps" in shell("plan a --goal 8 --start 4 --horizon 2")[1]
     np.save("always.npy", np.ones(S, int))
-    mine = shell.json("plan a --goal 8 --start 1 --policy always.npy")
-    assert mine["value"] == pytest.approx(
+    evaluation = shell.json("plan a --goal 8 --start 1 --policy always.npy")
+    assert evaluation["value"] == pytest.approx(
         run.evaluate(hf.goal(run.problem, 8), np.ones(S, int), start=1).value
     )
 
@@ -158,39 +166,39 @@ def test_what_is_wrong_with_a_policy_or_a_start_is_one_line(shell: Shell, subtes
         "fine.csv": ",".join("1" * S),
     }.items():
         Path(name).write_text(text)
-    for line, words in BAD_LINES:
+    for line, message in BAD_LINES:
         with subtests.test(line):
             code, out, err = shell(f"plan a --goal 1 {line}")
             assert code == 2
             assert out == ""
             last = err.splitlines()[-1]
             assert last.startswith("horizonfree: error: ")
-            assert words in last
+            assert message in last
 
 
 @pytest.mark.parametrize("rewards", ["goals", "occupancies"])
 def test_a_family_is_certified_and_its_worst_is_named(rewards: str, shell: Shell, run: Run) -> None:
-    own, found = run.certificate(rewards=rewards), shell.json(f"certify a --rewards {rewards}")
-    assert found["eps"] == pytest.approx(own.eps)
-    assert found["forecast"] == own.forecast
+    expected, output = run.certificate(rewards=rewards), shell.json(f"certify a --rewards {rewards}")
+    assert output["eps"] == pytest.approx(expected.eps)
+    assert output["forecast"] == expected.forecast
     make = hf.goal if rewards == "goals" else hf.occupancy
-    assert run.plan(make(run.problem, found["worst_state"])).gap == pytest.approx(own.eps)
+    assert run.plan(make(run.problem, output["worst_state"])).gap == pytest.approx(expected.eps)
     out = shell(f"certify a --rewards {rewards} --verbose")[1]
-    assert out.startswith(f"After 60 episodes: {own.summary()}\n")
+    assert out.startswith(f"After 60 episodes: {expected.summary()}\n")
     assert "index of the reward" not in shell(f"certify a --rewards {rewards}")[1]
-    assert own.forecast in out
+    assert expected.forecast in out
     assert re.search(r"^gap .* for each of these rewards\s*$", out, re.MULTILINE)
-    assert f"{MEANINGS['worst']}: that of state {found['worst_state']}" in out
+    assert f"{MEANINGS['worst']}: that of state {output['worst_state']}" in out
 
 
 def test_a_family_that_does_not_exist_is_refused(shell: Shell, run: Run) -> None:
-    for line, words in {
+    for line, message in {
         "certify a --rewards gaols": "--rewards gaols: did you mean 'goals'?",
         "certify a --rewards goals --method direct": "--method is for every reward;",
     }.items():
         code, _, err = shell(line)
         assert code == 2
-        assert words in err
+        assert message in err
 
 
 def test_forecasts_stand_beside_certificates(shell: Shell, run: Run) -> None:
@@ -205,14 +213,14 @@ def test_forecasts_stand_beside_certificates(shell: Shell, run: Run) -> None:
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_report_tells_machines_what_it_tells_people(shell: Shell, run: Run) -> None:
-    found = shell.json("report a --figures f")
-    assert found["goals"]["eps"] == pytest.approx(run.certificate(rewards="goals").eps)
-    assert found["every_reward"]["eps"] == pytest.approx(run.certificate().eps)
-    assert len(found["plans"]) == 4
-    assert found["plans"][3]["title"].startswith("Reach")
-    for plan in found["plans"]:
+    output = shell.json("report a --figures f")
+    assert output["goals"]["eps"] == pytest.approx(run.certificate(rewards="goals").eps)
+    assert output["every_reward"]["eps"] == pytest.approx(run.certificate().eps)
+    assert len(output["plans"]) == 4
+    assert output["plans"][3]["title"].startswith("Reach")
+    for plan in output["plans"]:
         assert plan["value_low"] <= plan["value"] <= plan["value_high"]
-    assert found["goals"]["summary"] in shell("report a")[1]
+    assert output["goals"]["summary"] in shell("report a")[1]
 
 
 def test_a_comparison_of_runs_has_both_certificates(shell: Shell, run: Run) -> None:
@@ -223,37 +231,37 @@ def test_a_comparison_of_runs_has_both_certificates(shell: Shell, run: Run) -> N
 
 
 def test_misspecification_from_the_shell_is_that_of_the_library(shell: Shell, run: Run) -> None:
-    found = shell.json("certify a --misspecification .002")
-    own = run.certificate(misspecification=0.002)
-    assert found["eps"] == own.eps
-    assert found["parts"]["zeta"] == 0.002
-    assert found["summary"] == own.summary()
+    output = shell.json("certify a --misspecification .002")
+    expected = run.certificate(misspecification=0.002)
+    assert output["eps"] == expected.eps
+    assert output["parts"]["zeta"] == 0.002
+    assert output["summary"] == expected.summary()
     gap = shell.json("plan a --goal 8 --misspecification .002")["gap"]
     assert gap == pytest.approx(run.plan(hf.goal(run.problem, 8), misspecification=0.002).gap)
     curve = shell.json("robustness a --target .9 --goal 8")
-    one = run.robustness(0.9, reward=hf.goal(run.problem, 8))
-    assert curve["zeta"] == one.zeta
-    assert [x["gap"] for x in curve["curve"]] == pytest.approx(one.gaps.tolist(), nan_ok=True)
-    assert one.summary() in " ".join(shell("robustness a --target .9 --goal 8")[1].split())
+    robustness = run.robustness(0.9, reward=hf.goal(run.problem, 8))
+    assert curve["zeta"] == robustness.zeta
+    assert [x["gap"] for x in curve["curve"]] == pytest.approx(robustness.gaps.tolist(), nan_ok=True)
+    assert robustness.summary() in " ".join(shell("robustness a --target .9 --goal 8")[1].split())
     assert shell("plan a --goal 8 --policy x.npy --misspecification .1")[0] == 2
 
 
 def test_what_is_likely_stands_under_what_is_proved(shell: Shell, run: Run) -> None:
-    own, found = run.plan(hf.goal(run.problem, 8)), shell.json("plan a --goal 8")
-    likely = found["likely"]
-    assert (likely["low"], likely["high"]) == pytest.approx(own.credible_interval())
-    assert likely["gap"] == pytest.approx(own.credible_gap())
-    assert likely["label"] == run.posterior().label
+    expected, output = run.plan(hf.goal(run.problem, 8)), shell.json("plan a --goal 8")
+    credible = output["likely"]
+    assert (credible["low"], credible["high"]) == pytest.approx(expected.credible_interval())
+    assert credible["gap"] == pytest.approx(expected.credible_gap())
+    assert credible["label"] == run.posterior().label
     out = shell("plan a --goal 8")[1]
     assert out.index("certified") < out.index("likely value") < out.index("likely gap")
     assert "not proved" in out
     assert "likely" not in shell.json("plan a --goal 8 --draws 0")
     np.save("theirs.npy", np.zeros((H, S), int))
-    beside = shell.json("plan a --goal 8 --compare theirs.npy")["comparison"]
-    compared = run.compare(hf.goal(run.problem, 8), own.policy, np.zeros((H, S), int))
-    assert beside["probability"] == compared.probability
-    within = shell.json("plan a --goal 8 --misspecification .01")
-    assert "leave misspecification= out" in within["likely"]["refusal"]
+    comparison = shell.json("plan a --goal 8 --compare theirs.npy")["comparison"]
+    expected_comparison = run.compare(hf.goal(run.problem, 8), expected.policy, np.zeros((H, S), int))
+    assert comparison["probability"] == expected_comparison.probability
+    robust_plan = shell.json("plan a --goal 8 --misspecification .01")
+    assert "leave misspecification= out" in robust_plan["likely"]["refusal"]
 
 
 def test_an_interval_beside_a_bound_is_on_its_side_of_it() -> None:

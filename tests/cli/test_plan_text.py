@@ -30,9 +30,9 @@ RIGHT_THEN_DOWN = [[1] * 5, [1] * 5, [2] * 5, [0] * 5]  # 0 -> 1 -> 2 -> 4
 
 
 def test_arrows_are_those_of_the_step_at_which_the_plan_is_there() -> None:
-    drawn = show_plan.grid(walk(RIGHT_THEN_DOWN, **ON_GRID), 80)
-    assert drawn is not None
-    assert [line.split() for line in drawn.plain.splitlines()] == [["→", "→", "↓"], ["→", "█", "↑"]]
+    text = show_plan.grid(walk(RIGHT_THEN_DOWN, **ON_GRID), 80)
+    assert text is not None
+    assert [line.split() for line in text.plain.splitlines()] == [["→", "→", "↓"], ["→", "█", "↑"]]
     assert show_plan.grid(walk(RIGHT_THEN_DOWN, **ON_GRID), 8) is None  # no room
     assert show_plan.grid(walk(RIGHT_THEN_DOWN, cells=CELLS), 80) is None  # no directions
     assert show_plan.grid(walk(RIGHT_THEN_DOWN, actions=ACTIONS), 80) is None  # no places
@@ -43,8 +43,8 @@ def test_the_way_and_the_time_are_those_of_the_plan() -> None:
     assert show_plan.likely_path(plan) == [0, 1, 2, 4]
     assert show_plan.path_text(plan) == "(0, 0) → (1, 0) → (2, 0) → (2, 1)"
     assert show_plan.time_text(plan) == "(0, 0) 25%, (1, 0) 25%, (2, 0) 25%, (2, 1) 25%"
-    still = walk(np.zeros((4, 5), int), states=list("abcde"))
-    assert show_plan.path_text(still) == "a (4 steps)"
+    staying = walk(np.zeros((4, 5), int), states=list("abcde"))
+    assert show_plan.path_text(staying) == "a (4 steps)"
     long = walk(np.array([[1] * 5, [3] * 5] * 8), states=list("abcde"))
     assert show_plan.path_text(long) == "a → b → a → b → a → b → a → b → .. → b"
 
@@ -52,17 +52,17 @@ def test_the_way_and_the_time_are_those_of_the_plan() -> None:
 def test_a_table_tells_what_is_done_in_a_state_and_when() -> None:
     policy = np.zeros((4, 5), int)
     policy[2] = 1  # up, up, right, up
-    lines, more = show_plan.state_rows(walk(policy, states=list("abcde"), actions=ACTIONS))
+    lines, num_left_out = show_plan.state_rows(walk(policy, states=list("abcde"), actions=ACTIONS))
     assert lines == [("a", "75%", "up (steps 1-2), right (step 3)"), ("b", "25%", "up")]
-    assert more == 0
+    assert num_left_out == 0
     policy = np.array([[0] * 5, [3] * 5] * 3)
     assert show_plan.state_rows(walk(policy))[0] == [("state 0", "100%", "mostly action 0, by step")]
 
 
 def test_a_policy_that_draws_is_shown_by_its_most_probable_action() -> None:
-    drawn = np.tile([0.1, 0.6, 0.3, 0.0], (4, 5, 1))
-    assert (show_plan.actions_of(drawn) == 1).all()
-    assert show_plan.likely_path(walk(drawn))[:3] == [0, 1, 2]
+    probabilities = np.tile([0.1, 0.6, 0.3, 0.0], (4, 5, 1))
+    assert (show_plan.actions_of(probabilities) == 1).all()
+    assert show_plan.likely_path(walk(probabilities))[:3] == [0, 1, 2]
 
 
 def test_plan_shows_what_it_does_and_keeps_it(shell: Shell) -> None:
@@ -72,20 +72,20 @@ def test_plan_shows_what_it_does_and_keeps_it(shell: Shell) -> None:
     assert len(re.findall(r"^   ([↑→↓←] ){3}$", out, re.MULTILINE)) == 3
     assert "Most likely path: (0, 0) → " in out
     assert "for episodes from (0, 0); for another start: --start STATE" in out
-    found = shell.json("plan a --goal 8 --out p.json")
+    output = shell.json("plan a --goal 8 --out p.json")
     run = hf.load("a")
-    own = run.plan(hf.goal(run.problem, 8))
-    assert found["path"] == show_plan.likely_path(own)
-    np.testing.assert_allclose(found["time"], own.occupancy.mean(axis=0))
-    assert found["names"] == {"actions": ACTIONS}
+    plan = run.plan(hf.goal(run.problem, 8))
+    assert output["path"] == show_plan.likely_path(plan)
+    np.testing.assert_allclose(output["time"], plan.occupancy.mean(axis=0))
+    assert output["names"] == {"actions": ACTIONS}
     for name in ("p.csv", "p.json"):
-        again = shell.json(f"plan a --goal 8 --policy {name}")
-        np.testing.assert_array_equal(again["policy"], own.policy)
+        second = shell.json(f"plan a --goal 8 --policy {name}")
+        np.testing.assert_array_equal(second["policy"], plan.policy)
     np.save("drawn.npy", np.full((9, 4), 0.25))
     assert shell("plan a --goal 8 --policy drawn.npy --out drawn.csv")[0] == 0
     assert Path("drawn.csv").read_text().startswith("step,state,action,probability\n1,0,up,0.25\n")
-    again = shell.json("plan a --goal 8 --policy drawn.csv")
-    np.testing.assert_array_equal(again["policy"], np.full((6, 9, 4), 0.25))
+    second = shell.json("plan a --goal 8 --policy drawn.csv")
+    np.testing.assert_array_equal(second["policy"], np.full((6, 9, 4), 0.25))
     code, _, err = shell("plan a --goal 8 --policy drawn.npy --out drawn.txt")
     assert code == 2
     assert "policy drawn.txt: its name must end in one of .csv, .npy, .json" in err

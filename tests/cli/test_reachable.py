@@ -21,9 +21,9 @@ def folder(shell: Shell) -> str:
 
 def test_a_note_says_when_to_use_it(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reachable, "MIN_OUT_OF_REACH", 30)
-    words = shell(f"explore {GRID} --episodes 2")[2]
-    assert "note: 36 of 64 states cannot be reached within 6 steps" in words
-    assert "--reachable" in words
+    note = shell(f"explore {GRID} --episodes 2")[2]
+    assert "note: 36 of 64 states cannot be reached within 6 steps" in note
+    assert "--reachable" in note
     assert "note:" not in shell(f"explore {GRID} --reachable --episodes 2")[2]
 
 
@@ -44,9 +44,9 @@ def test_goals_and_rewards_have_the_numbers_of_the_whole(shell: Shell, folder: s
     values = [shell.json(f"plan {folder} --reward {name}")["value"] for name in files]
     assert values == pytest.approx([values[0]] * 3)
     assert values[0] == pytest.approx(run.plan(part.restrict(reward)).value)
-    code, _, words = shell(f"plan {folder} --goal 63")
+    code, _, message = shell(f"plan {folder} --goal 63")
     assert code == 2
-    assert "there is no state 63 in this part of a problem" in words
+    assert "there is no state 63 in this part of a problem" in message
 
 
 def test_logs_have_the_numbers_of_the_whole() -> None:

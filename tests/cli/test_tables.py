@@ -17,9 +17,9 @@ def test_an_environment_is_an_unknown_table_by_default(shell: Shell) -> None:
     run = hf.load("a")
     assert isinstance(run.problem.model, TabularModel)
     assert not run.problem.model.is_support_known
-    found = shell.json("plan a --goal 15")
-    assert 0 <= found["value_low"] <= found["value"] <= found["value_high"] <= 1
-    assert found["true_loss"] <= found["gap"]
+    output = shell.json("plan a --goal 15")
+    assert 0 <= output["value_low"] <= output["value"] <= output["value_high"] <= 1
+    assert output["true_loss"] <= output["gap"]
     goals = shell.json("certify a --rewards goals")
     assert goals["summary"].startswith("all 16 goals: suboptimality at most ")
     assert shell.json("explore --resume a --episodes 50")["episodes"] == 350

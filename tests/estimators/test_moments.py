@@ -20,7 +20,7 @@ from tests.reference import home as reference
 compiled = jax.jit(moments.regress)  # for many episodes
 regress, init = eqx.filter_jit(moments.regress), eqx.filter_jit(Ridge.init)
 extend, update, norm_inv = (eqx.filter_jit(x) for x in (Ridge.extend, Ridge.update, Ridge.norm_inv))
-theta_of = eqx.filter_jit(lambda ridge: ridge.theta)
+solve_theta = eqx.filter_jit(lambda ridge: ridge.theta)
 
 
 def draw(rng, M, d, spread=2.0):
@@ -109,14 +109,14 @@ BAD_HOMES = [
 
 
 def test_home_says_what_is_wrong(subtests):
-    for change, error, words in BAD_HOMES:
-        with subtests.test(words):
+    for change, error, message in BAD_HOMES:
+        with subtests.test(message):
             inputs = dict(zip(("phi", "theta", "Sigma", "Sigma_dot"), draw(np.random.default_rng(0), 2, 3)))
-            with pytest.raises(error, match=words):
+            with pytest.raises(error, match=message):
                 home(**(inputs | change), beta=1.0, alpha=0.5, gamma=0.5)
 
 
-class World:
+class RegressionData:
     """A random mixture and random episodes with random values in [0, 1] on it, V[H] = 0."""
 
     def __init__(self, seed, S=5, A=2, d=3, H=6):
@@ -163,46 +163,44 @@ def _distances(ridge, theta_star):
 @pytest.mark.parametrize("M", [1, 2, 5])
 def test_regress_is_algorithm_1_line_by_line(x64, seed, M):
     """Six episodes of both families, every matrix, vector and weight."""
-    world = World(seed)
-    beta, (alpha, gamma, lam) = 0.2, radius.parameters(Sizes(world.d, world.H, 2.0))
-    ridge = init(lam, world.d, (2, M))
-    hat, tilde = (reference.Family.init(M, world.d, lam) for _ in range(2))
+    data = RegressionData(seed)
+    beta, (alpha, gamma, lam) = 0.2, radius.parameters(Sizes(data.d, data.H, 2.0))
+    ridge = init(lam, data.d, (2, M))
+    hat, tilde = (reference.Family.init(M, data.d, lam) for _ in range(2))
     for _ in range(6):
-        V, (s, a) = world.values(), world.episode()
-        phi, y = world.rows(V, s, a, M)
+        V, (s, a) = data.values(), data.episode()
+        phi, y = data.rows(V, s, a, M)
         ridge, sigma_bar_sq = regress(ridge, phi, y, beta=beta, alpha=alpha, gamma=gamma)
-        (hat, tilde), expected = reference.episode(
-            hat, tilde, world.phi, V[0], V[1], s, a, beta, alpha, gamma
-        )
+        (hat, tilde), expected = reference.episode(hat, tilde, data.phi, V[0], V[1], s, a, beta, alpha, gamma)
         for f, family in enumerate((hat, tilde)):
             np.testing.assert_allclose(sigma_bar_sq[:, f], expected[f], rtol=1e-11)
             np.testing.assert_allclose(ridge.Sigma[f], family.Sigma, rtol=1e-11, atol=1e-13)
             np.testing.assert_allclose(ridge.b[f], family.b, rtol=1e-11, atol=1e-13)
-            np.testing.assert_allclose(theta_of(ridge)[f], family.theta(), rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(solve_theta(ridge)[f], family.theta(), rtol=1e-9, atol=1e-12)
 
 
 def test_one_order_without_own_uncertainty_is_unweighted_regression(x64):
     """M = 1, gamma = 0: sigma_bar = 1 at every step, value-targeted regression as in UCRL-VTR."""
-    world = World(3)
-    s, a = world.episode()
-    phi, y = world.rows(world.values(), s, a, 1)
-    start = init(1.0, world.d, (2, 1))
+    data = RegressionData(3)
+    s, a = data.episode()
+    phi, y = data.rows(data.values(), s, a, 1)
+    start = init(1.0, data.d, (2, 1))
     ridge, sigma_bar_sq = regress(start, phi, y, beta=5.0, alpha=0.1, gamma=0.0)
-    plain = extend(start, phi, y, np.ones_like(y))
+    unweighted = extend(start, phi, y, np.ones_like(y))
     np.testing.assert_array_equal(sigma_bar_sq, 1.0)
-    np.testing.assert_allclose(ridge.Sigma, plain.Sigma, rtol=1e-13)
-    np.testing.assert_allclose(theta_of(ridge), theta_of(plain), rtol=1e-12)
+    np.testing.assert_allclose(ridge.Sigma, unweighted.Sigma, rtol=1e-13)
+    np.testing.assert_allclose(solve_theta(ridge), solve_theta(unweighted), rtol=1e-12)
 
 
 def test_families_do_not_touch_each_other(x64):
-    world = World(4)
-    s, a = world.episode()
-    phi, y = world.rows(world.values(), s, a, 3)
+    data = RegressionData(4)
+    s, a = data.episode()
+    phi, y = data.rows(data.values(), s, a, 3)
     options = {"beta": 0.3, "alpha": 0.3, "gamma": 0.7}
-    both, _ = regress(init(1.0, world.d, (2, 3)), phi, y, **options)
-    alone, _ = regress(init(1.0, world.d, (3,)), phi[:, 1], y[:, 1], **options)
-    np.testing.assert_allclose(both.Sigma[1], alone.Sigma, rtol=1e-13)
-    np.testing.assert_allclose(both.b[1], alone.b, rtol=1e-13)
+    joint, _ = regress(init(1.0, data.d, (2, 3)), phi, y, **options)
+    separate, _ = regress(init(1.0, data.d, (3,)), phi[:, 1], y[:, 1], **options)
+    np.testing.assert_allclose(joint.Sigma[1], separate.Sigma, rtol=1e-13)
+    np.testing.assert_allclose(joint.b[1], separate.b, rtol=1e-13)
 
 
 def test_theta_star_stays_in_every_ball_of_the_paper(x64):
@@ -214,33 +212,33 @@ def test_theta_star_stays_in_every_ball_of_the_paper(x64):
     K, delta = 40, 1e-7
     is_outside_small_ball = False
     for seed in range(3):
-        world = World(seed)
-        d, H, B = world.d, world.H, float(np.sqrt(world.d))
+        data = RegressionData(seed)
+        d, H, B = data.d, data.H, float(np.sqrt(data.d))
         M = radius.moment_orders(K, H)
         alpha, gamma, lam = radius.parameters(Sizes(d, H, B))
         ridge = init(lam, d, (2, M))
         for k in range(1, K + 1):
-            distance = _distances(ridge, world.theta_star)
+            distance = _distances(ridge, data.theta_star)
             beta_k = radius.beta_hf(k, Sizes(d, H, B), delta, M=M)
             assert (distance <= beta_k).all()
             small = 5e-4 * (beta_k - np.sqrt(lam) * B)
             is_outside_small_ball |= bool((distance > small).any())
-            s, a = world.episode()
-            phi, y = world.rows(world.values(), s, a, M)
+            s, a = data.episode()
+            phi, y = data.rows(data.values(), s, a, M)
             ridge, _ = compiled(ridge, phi, y, beta=beta_k, alpha=alpha, gamma=gamma)
     assert is_outside_small_ball
 
 
 def test_the_peak_of_the_noise_is_what_the_radius_assumes(x64):
     """|eta| min{1, ||x||} <= 1/gamma^2 for x = phi/sigma_bar, norms in the matrix before the step."""
-    world = World(6)
+    data = RegressionData(6)
     gamma = 0.8
-    s, a = world.episode()
-    phi, y = world.rows(world.values(), s, a, 4)
-    start = init(0.01, world.d, (2, 4))
+    s, a = data.episode()
+    phi, y = data.rows(data.values(), s, a, 4)
+    start = init(0.01, data.d, (2, 4))
     ridge = start
     _, sigma_bar_sq = regress(start, phi, y, beta=0.05, alpha=0.05, gamma=gamma)
-    for h in range(world.H):
-        noise = np.abs(y[h] - phi[h] @ world.theta_star)
+    for h in range(data.H):
+        noise = np.abs(y[h] - phi[h] @ data.theta_star)
         assert (noise * norm_inv(ridge, phi[h]) / sigma_bar_sq[h] <= 1 / gamma**2).all()
         ridge = update(ridge, phi[h], y[h], 1 / sigma_bar_sq[h])

@@ -87,8 +87,8 @@ def test_least_squares_stands_kernels_that_are_nearly_alike(seed):
     G = rng.normal(size=(4, 12)) * 10 ** rng.uniform(-2, 3, size=(4, 1))
     A = np.eye(4) + G @ G.T
     target = rng.dirichlet(np.ones(4)) * model.unit + rng.normal(size=4) * 10 ** rng.uniform(-3, 1)
-    ours, best = nearest(model.valid, A, A @ target), solve_cone(model.valid, A, A @ target)
-    size = [(x - target) @ A @ (x - target) for x in (ours, best)]
+    result, best = nearest(model.valid, A, A @ target), solve_cone(model.valid, A, A @ target)
+    size = [(x - target) @ A @ (x - target) for x in (result, best)]
     assert size[0] == pytest.approx(size[1], rel=1e-6)
 
 
@@ -99,8 +99,8 @@ def test_pooled_regressions_agree_on_the_parameter_that_is_nearest_to_all(batch)
     valid = random_problem(rng).model.valid
     x, y, w = rng.normal(size=(9, *batch, 4)), rng.normal(size=(9, *batch)), rng.uniform(1, 5, (9, *batch))
     ridge = jitted(lambda *rows: Ridge.init(0.5, 4, batch).extend(*rows), x, y, w)
-    found = jitted(lambda *given: (pooled_least_squares(*given), given[1].theta), to_device(valid), ridge)
-    (theta, centers), ridge = to_numpy((found, ridge))
+    solve = jitted(lambda *args: (pooled_least_squares(*args), args[1].theta), to_device(valid), ridge)
+    (theta, centers), ridge = to_numpy((solve, ridge))
     centers, Sigmas = centers.reshape(-1, 4), ridge.Sigma.reshape(-1, 4, 4)
 
     def distance(theta):

@@ -54,9 +54,9 @@ def test_more_features_than_steps_do_not_break_the_radius():
 
 def test_with_all_orders_named_delta_is_divided_among_four_events_per_order():
     M = 13
-    whole = float(radius.beta_hf(10, Sizes(4, 10, 2.0), 0.1, M=M))
-    assert whole == float(radius.beta_hf(10, Sizes(4, 10, 2.0), 0.1 / 52))
-    assert whole > float(radius.beta_hf(10, Sizes(4, 10, 2.0), 0.1))
+    beta_all = float(radius.beta_hf(10, Sizes(4, 10, 2.0), 0.1, M=M))
+    assert beta_all == float(radius.beta_hf(10, Sizes(4, 10, 2.0), 0.1 / 52))
+    assert beta_all > float(radius.beta_hf(10, Sizes(4, 10, 2.0), 0.1))
 
 
 @pytest.mark.parametrize(("K", "H", "M"), [(1, 1, 3), (100, 10, 13), (1000, 20, 18)])
@@ -76,8 +76,8 @@ def test_radii_are_traceable_and_immune_to_integer_overflow(x64):
     """k^2 H^2 exceeds every 32-bit integer here; int32 episodes, jit and vmap give what floats give."""
     k = np.array([1, 50_000, 2_000_000], np.int32)
     traced = jax.jit(jax.vmap(lambda k, B: radius.beta_hf(k, Sizes(4, 100, B), 0.1), (0, None)))(k, 2.0)
-    plain = [float(radius.beta_hf(float(x), Sizes(4, 100, 2.0), 0.1)) for x in k]
-    np.testing.assert_allclose(traced, plain, rtol=1e-13)
+    expected = [float(radius.beta_hf(float(x), Sizes(4, 100, 2.0), 0.1)) for x in k]
+    np.testing.assert_allclose(traced, expected, rtol=1e-13)
 
 
 def test_radii_have_64_bits_without_any_setting():
@@ -143,18 +143,18 @@ def test_ucrl_rfe_plus_second_moment_is_larger_than_printed():
     """Printed: log(1 + KHB^2) under the root. Its rows have norm up to H^2, so the proof needs log(1 + KH^5B^2/d)."""
     K, d, H, B, delta = 1000, 4, 10, 1.0, 0.1
     tau = np.log(48 * K**2 * H**2 / delta)
-    printed = 8 * H**2 * np.sqrt(d * np.log(1 + K * H * B**2) * tau) + 4 * H**2 * tau + 1
-    needed = 8 * H**2 * np.sqrt(d * np.log(1 + K * H**5 * B**2 / d) * tau) + 4 * H**2 * tau + 1
-    assert printed == pytest.approx(33920.02898, abs=5e-5)
+    printed_radius = 8 * H**2 * np.sqrt(d * np.log(1 + K * H * B**2) * tau) + 4 * H**2 * tau + 1
+    needed_radius = 8 * H**2 * np.sqrt(d * np.log(1 + K * H**5 * B**2 / d) * tau) + 4 * H**2 * tau + 1
+    assert printed_radius == pytest.approx(33920.02898, abs=5e-5)
     tilde = float(radius.radii_rfe_plus(K, Sizes(d, H, B), delta)[0].tilde)
-    assert tilde == pytest.approx(needed, rel=1e-13)
-    assert tilde > printed
+    assert tilde == pytest.approx(needed_radius, rel=1e-13)
+    assert tilde > printed_radius
 
 
 def test_one_regression_for_all_steps_counts_their_rows_and_has_all_of_delta():
-    one = [float(x) for x in radius.radii_vtr_plus(5, Sizes(3, 7, 1.7), 0.03, pool_steps=True)]
-    many = [float(x) for x in radius.radii_vtr_plus(35, Sizes(3, 7, 1.7), 0.03 * 7)]
-    assert one == pytest.approx(many, rel=1e-13)
+    pooled_radii = [float(x) for x in radius.radii_vtr_plus(5, Sizes(3, 7, 1.7), 0.03, pool_steps=True)]
+    step_radii = [float(x) for x in radius.radii_vtr_plus(35, Sizes(3, 7, 1.7), 0.03 * 7)]
+    assert pooled_radii == pytest.approx(step_radii, rel=1e-13)
 
 
 def test_scaled_radii_are_a_share_of_the_noise_and_one_of_the_bias(x64):
@@ -210,8 +210,8 @@ def test_bernstein_2022_covers_a_martingale():
 def test_a_scale_that_makes_no_radius_is_refused(subtests):
     for name, value in itertools.product(["scale", "bias_scale"], [-1.0, 1e101, float("inf"), float("nan")]):
         options = {"scale": 1.0, "bias_scale": 1.0, "delta": 0.1} | {name: value}
-        words = f"^{name} is .*; it must be a number from .* to 1e.100"
-        with subtests.test(name, value=value), pytest.raises(OptionError, match=words):
+        message = f"^{name} is .*; it must be a number from .* to 1e.100"
+        with subtests.test(name, value=value), pytest.raises(OptionError, match=message):
             radius.check_options("scaled", **options)
 
 

@@ -19,14 +19,14 @@ def rows(seed, T, d, batch=()):
     return x, rng.random((T, *batch)), rng.uniform(0.1, 10, (T, *batch))
 
 
-def scan(step, ridge, rows, every=REFRESH_ROWS):
+def scan(step, ridge, rows, refresh_rows=REFRESH_ROWS):
     """A scan of step(ridge, row) -> (ridge, output) in blocks, with a refresh after each."""
 
     def block(ridge, rows):
         ridge, output = jax.lax.scan(step, ridge, rows)
         return ridge.refresh(), output
 
-    return in_blocks(block, ridge, rows, every)
+    return in_blocks(block, ridge, rows, refresh_rows)
 
 
 def add(ridge, row):
@@ -48,10 +48,10 @@ def drift(ridge):
     return jnp.linalg.norm(error, axis=(-2, -1)).max()
 
 
-def assert_same(one, two, tolerance):
-    one, two = fields(one), fields(two)
+def assert_same(first, second, tolerance):
+    first, second = fields(first), fields(second)
     for field in FIELDS:
-        np.testing.assert_allclose(one[field], two[field], rtol=tolerance, atol=tolerance, err_msg=field)
+        np.testing.assert_allclose(first[field], second[field], rtol=tolerance, atol=tolerance, err_msg=field)
 
 
 def test_no_rows_is_a_multiple_of_the_identity():
@@ -80,9 +80,9 @@ def test_one_row_without_any_refresh():
     """The rank-one formulas themselves: a single update, before Cholesky has seen it."""
     x, y, weight = rows(0, 20, 5)
     ridge = extend(init(0.5, 5), x[1:], y[1:], weight[1:])
-    after = update(ridge, x[0], y[0], weight[0])
-    np.testing.assert_allclose(after.Sigma_inv, np.linalg.inv(after.Sigma), rtol=1e-11, atol=1e-13)
-    np.testing.assert_allclose(after.log_det, np.linalg.slogdet(after.Sigma)[1], rtol=1e-13)
+    updated = update(ridge, x[0], y[0], weight[0])
+    np.testing.assert_allclose(updated.Sigma_inv, np.linalg.inv(updated.Sigma), rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(updated.log_det, np.linalg.slogdet(updated.Sigma)[1], rtol=1e-13)
 
 
 def test_a_weight_is_a_row_repeated_and_zero_is_no_row():
@@ -111,9 +111,9 @@ def test_all_rows_at_once_equal_rows_one_by_one():
 def test_where_the_refreshes_fall_does_not_matter():
     x, y, weight = rows(3, 25, 4, (2,))
     start = init(0.7, 4, (2,))
-    never = one_by_one(start, x, y, weight, every=1000)
-    for every in (1, 5, 7, 24, 25):
-        assert_same(one_by_one(start, x, y, weight, every=every), never, 1e-12)
+    without_refresh = one_by_one(start, x, y, weight, refresh_rows=1000)
+    for refresh_rows in (1, 5, 7, 24, 25):
+        assert_same(one_by_one(start, x, y, weight, refresh_rows=refresh_rows), without_refresh, 1e-12)
 
 
 def test_scan_returns_the_outputs_in_order():
@@ -125,7 +125,7 @@ def test_scan_returns_the_outputs_in_order():
     def outputs(*rows, **options):
         return scan(step, Ridge.init(1.0, 3), rows, **options)[1]
 
-    norm, target = jitted(lambda *rows: outputs(*rows, every=5), x, y, weight)
+    norm, target = jitted(lambda *rows: outputs(*rows, refresh_rows=5), x, y, weight)
     expected, _ = jitted(outputs, x, y, weight)
     np.testing.assert_array_equal(target, y)
     np.testing.assert_allclose(norm, expected, rtol=1e-12)
@@ -135,16 +135,16 @@ def test_a_batch_is_its_members_and_vmap_over_seeds_is_a_loop():
     x, y, weight = rows(5, 12, 3, (4,))
     lam = np.array([0.1, 1.0, 2.0, 30.0])
 
-    def one(lam, *rows):
+    def fit_member(lam, *rows):
         return scan(add, Ridge.init(lam, 3), rows)[0]
 
-    seeds = jitted(jax.vmap(one, (0, 1, 1, 1)), lam, x, y, weight)
+    seeds = jitted(jax.vmap(fit_member, (0, 1, 1, 1)), lam, x, y, weight)
     for i in range(4):
-        alone = one_by_one(init(lam[i], 3), x[:, i], y[:, i], weight[:, i])
-        assert_same(jax.tree.map(lambda leaf, i=i: leaf[i], seeds), alone, 1e-12)
+        member = one_by_one(init(lam[i], 3), x[:, i], y[:, i], weight[:, i])
+        assert_same(jax.tree.map(lambda leaf, i=i: leaf[i], seeds), member, 1e-12)
     batch = one_by_one(init(1.0, 3, (4,)), x, y, weight)
-    alone = one_by_one(init(1.0, 3), x[:, 1], y[:, 1], weight[:, 1])
-    assert_same(jax.tree.map(lambda leaf: leaf[1], batch), alone, 1e-12)
+    member = one_by_one(init(1.0, 3), x[:, 1], y[:, 1], weight[:, 1])
+    assert_same(jax.tree.map(lambda leaf: leaf[1], batch), member, 1e-12)
 
 
 def test_norms_only_shrink_and_the_determinant_only_grows():
@@ -152,8 +152,8 @@ def test_norms_only_shrink_and_the_determinant_only_grows():
     probe = rows(7, 30, 4)[0]
 
     def step(ridge, row):
-        after = ridge.update(*row)
-        return after, (after.norm_inv(probe), after.log_det)
+        updated = ridge.update(*row)
+        return updated, (updated.norm_inv(probe), updated.log_det)
 
     norms, log_dets = jitted(lambda *rows: scan(step, Ridge.init(0.1, 4), rows)[1], x, y, weight)
     assert (np.diff(norms, axis=0) <= 1e-13).all()
@@ -163,10 +163,10 @@ def test_norms_only_shrink_and_the_determinant_only_grows():
 def test_rescaling_features_and_ridge_changes_no_norm_and_no_prediction():
     x, y, weight = rows(8, 20, 3)
     c = 7.0
-    one = extend(init(0.4, 3), x, y, weight)
-    two = extend(init(0.4 * c**2, 3), c * x, y, weight)
-    np.testing.assert_allclose(norm_inv(two, c * x), norm_inv(one, x), rtol=1e-12)
-    np.testing.assert_allclose(c * x @ fields(two)["theta"], x @ fields(one)["theta"], rtol=1e-11)
+    first = extend(init(0.4, 3), x, y, weight)
+    scaled = extend(init(0.4 * c**2, 3), c * x, y, weight)
+    np.testing.assert_allclose(norm_inv(scaled, c * x), norm_inv(first, x), rtol=1e-12)
+    np.testing.assert_allclose(c * x @ fields(scaled)["theta"], x @ fields(first)["theta"], rtol=1e-11)
 
 
 def test_one_heavy_row_destroys_nothing():
@@ -196,11 +196,11 @@ def test_a_million_rows_of_wildly_different_weight(seed):
     weight = 10 ** rng.uniform(-6, 6, T)
     weight[0] = 1e6  # the worst moment for a heavy row: nothing else is known yet
 
-    def watched(ridge, row):
-        after = ridge.update(*row)
-        return after, drift(after)
+    def step(ridge, row):
+        updated = ridge.update(*row)
+        return updated, drift(updated)
 
-    ridge, drifts = jax.jit(lambda *rows: scan(watched, Ridge.init(1.0, d), rows))(x, weight * 0 + 1, weight)
+    ridge, drifts = jax.jit(lambda *rows: scan(step, Ridge.init(1.0, d), rows))(x, weight * 0 + 1, weight)
     assert drifts.max() < 1e-8
     assert np.linalg.cond(ridge.Sigma) > 1e5  # the test is as hard as it says
     np.testing.assert_allclose(ridge.log_det, np.linalg.slogdet(ridge.Sigma)[1], rtol=1e-12)

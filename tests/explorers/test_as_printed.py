@@ -15,7 +15,7 @@ from horizonfree.mdp.space import Trajectory
 from horizonfree.oracle import exhaustive, prepare
 from horizonfree.oracle.exhaustive import enumerated
 from tests.explorers.test_hf_ucrl_rfe import PROBLEMS, setting
-from tests.reference.episodes import full_features, play, sampler_of
+from tests.reference.episodes import full_features, make_sampler, play
 from tests.reference.jitted import jitted
 from tests.reference.oracle import pseudo_values
 
@@ -25,7 +25,7 @@ SMALL = {"states": 4, "actions": 2, "dim": 3, "horizon": 3}
 def _steps(problem, explorer, episodes):
     """States after `choose` and after `update`, episode by episode."""
     device, key, progress = setting(problem, explorer)
-    sampler = sampler_of(to_device(problem.kernel()))
+    sampler = make_sampler(to_device(problem.kernel()))
     choose, update = eqx.filter_jit(explorer.choose), eqx.filter_jit(explorer.update)
     state, evidence = progress.state, progress.evidence
     for k in range(episodes):
@@ -67,8 +67,8 @@ def test_algorithm_1_as_printed_where_it_is_exact(hard, x64):
         beta, beta_k = float(explorer.beta(model, K)), float(explorer.beta(model, k))
         for family in (TILDE, HAT):
             for Sigma, b in zip(Sigmas[family], bs[family], strict=True):
-                away = grid - np.linalg.solve(Sigma, b)
-                allowed &= np.einsum("xi,ij,xj->x", away, Sigma, away) <= beta_k**2
+                offset = grid - np.linalg.solve(Sigma, b)
+                allowed &= np.einsum("xi,ij,xj->x", offset, Sigma, offset) <= beta_k**2
         if k not in (1, 4, K):
             continue
         theta, Sigmas = np.asarray(state.last.theta), np.linalg.inv(np.asarray(state.last.inv))
@@ -144,8 +144,8 @@ NOT_EXACT = [
 
 
 def test_what_is_not_exact_is_refused(subtests):
-    for problem, options, words in NOT_EXACT:
-        with subtests.test(words), pytest.raises(OptionError, match=words):
+    for problem, options, message in NOT_EXACT:
+        with subtests.test(message), pytest.raises(OptionError, match=message):
             hf.explore(PROBLEMS[problem](), "hf-ucrl-rfe++", episodes=1, **options)
 
 
@@ -157,18 +157,18 @@ def test_too_many_pairs_are_refused_in_words():
 def test_alpha_and_gamma_replace_the_theorems(x64):
     """They weigh the rows, and they enter the radius as the exact form of the theorem has them."""
     model = PROBLEMS["river"]().model
-    plain, given = (
+    default, custom = (
         HFUCRLRFE(constants="paper", budget=9),
         HFUCRLRFE(constants="paper", budget=9, alpha=0.5, gamma=0.7),
     )
     sizes = radius.model_sizes(model)
-    assert plain.parameters(model) == radius.parameters(sizes)
+    assert default.parameters(model) == radius.parameters(sizes)
     d, H, B = sizes
-    eta, M = np.log(1 + 4 * H / (0.25 * d * d / B**2)), plain.orders(model)
+    eta, M = np.log(1 + 4 * H / (0.25 * d * d / B**2)), default.orders(model)
     tau = np.log(32 * (max(0, np.log(0.49 / 0.5)) + 1) * 16 * H**2 * 4 * M / 0.05)
     expected = 12 * np.sqrt(d * eta * tau) + 30 * tau / 0.49 + np.sqrt(d)
-    assert float(given.beta(model, 4)) == pytest.approx(expected)
-    assert float(plain.beta(model, 4)) != pytest.approx(expected)
+    assert float(custom.beta(model, 4)) == pytest.approx(expected)
+    assert float(default.beta(model, 4)) != pytest.approx(expected)
     sized = HFUCRLRFE(budget=2, moment_orders=2, chains=1, sweeps=2)
     device, key, progress = setting(PROBLEMS["river"](), sized)
     state = jitted(sized.choose, key, device, progress.state, progress.evidence)
@@ -177,6 +177,6 @@ def test_alpha_and_gamma_replace_the_theorems(x64):
     weights = []
     for gamma in (0.0, 50.0):
         explorer = HFUCRLRFE(budget=2, moment_orders=2, chains=1, sweeps=2, gamma=gamma)
-        after, _ = jitted(explorer.update, device, state, progress.evidence, trajectory)
-        weights.append(float(after.ridge.log_det.sum()))
+        updated, _ = jitted(explorer.update, device, state, progress.evidence, trajectory)
+        weights.append(float(updated.ridge.log_det.sum()))
     assert weights[0] > weights[1]  # a larger sigma_bar, less information

@@ -28,7 +28,7 @@ def pseudo_values(phi, theta, Sigma, Sigma_hat, beta, policy, reward):
     V, V_hat = np.zeros((H + 1, S)), np.zeros((H + 1, S))
     for h in reversed(range(H)):
         for s in range(S):
-            x, x_hat = (literal.phi_of(phi, s, policy[h, s], v[h + 1]) for v in (V, V_hat))
+            x, x_hat = (literal.phi_of_pair(phi, s, policy[h, s], v[h + 1]) for v in (V, V_hat))
             V[h, s] = reward[h, s] + x @ theta[h]
             u = min(H, beta * literal.norm_inv(x, Sigma[h]))
             raw = u + 2 * beta * literal.norm_inv(x_hat, Sigma_hat[h]) + x_hat @ theta[h]
@@ -51,7 +51,7 @@ def test_twenty_episodes_agree_with_plain_loops(constants, pool_steps, x64):
 
     series = {PLAIN: (regressions(), regressions()), PSEUDO: (regressions(), regressions())}
     below_cap = 0
-    for state, trajectory, after in follow(problem, explorer, K):
+    for state, trajectory, updated in follow(problem, explorer, K):
         answer, radii = state.answer, jax.tree.map(float, explorer.radii(model, state.episode + 1))
         Sigmas = [[x.Sigma for x in series[i][0]] for i in (PLAIN, PSEUDO)]
         theta = [constrained(problem, [series[i][0][h] for i in (PLAIN, PSEUDO)]) for h in range(H)]
@@ -62,13 +62,13 @@ def test_twenty_episodes_agree_with_plain_loops(constants, pool_steps, x64):
         for i, values in ((PLAIN, V), (PSEUDO, V_hat)):
             first, second = series[i]
             weights.regress(first, second, phi, values, trajectory.s, trajectory.a, radii.check, radii.tilde)
-            for mine, place in ((first, HAT), (second, TILDE)):
-                Sigma = mine[0].Sigma if pool_steps else [x.Sigma for x in mine]
-                b = mine[0].b if pool_steps else [x.b for x in mine]
+            for regression, family in ((first, HAT), (second, TILDE)):
+                Sigma = regression[0].Sigma if pool_steps else [x.Sigma for x in regression]
+                b = regression[0].b if pool_steps else [x.b for x in regression]
                 np.testing.assert_allclose(
-                    after.ridge.Sigma[..., i, place, :, :], Sigma, rtol=1e-9, atol=1e-9
+                    updated.ridge.Sigma[..., i, family, :, :], Sigma, rtol=1e-9, atol=1e-9
                 )
-                np.testing.assert_allclose(after.ridge.b[..., i, place, :], b, rtol=1e-9, atol=1e-9)
+                np.testing.assert_allclose(updated.ridge.b[..., i, family, :], b, rtol=1e-9, atol=1e-9)
     assert constants == "paper" or below_cap > 0
 
 
@@ -89,7 +89,7 @@ def test_the_search_is_near_the_best_of_all_policies_and_rewards(x64):
     problem, explorer = hf.make("random-mixture", states=4, actions=2, dim=2, horizon=2), Chen2022(scale=0.2)
     model, phi = problem.model, full_features(problem.model)
     *_, (state, _, _) = follow(problem, explorer, 12)
-    found = float(state.answer.V_hat[0, problem.start])
+    value = float(state.answer.V_hat[0, problem.start])
     first = [[state.ridge.Sigma[h, i, HAT] for h in range(2)] for i in (PLAIN, PSEUDO)]
     b = [[state.ridge.b[h, i, HAT] for h in range(2)] for i in (PLAIN, PSEUDO)]
     theta = [
@@ -105,8 +105,8 @@ def test_the_search_is_near_the_best_of_all_policies_and_rewards(x64):
             reward[1] = (bits >> np.arange(4)) & 1
             policy = np.full((2, 4), a)
             best = max(best, pseudo_values(phi, theta, *first, beta, policy, reward)[1][0, problem.start])
-    assert found <= best + 1e-9
-    assert found >= 0.75 * best
+    assert value <= best + 1e-9
+    assert value >= 0.75 * best
 
 
 def test_rows_weights_and_estimate_are_in_their_ranges(run):
@@ -127,9 +127,9 @@ def test_with_the_papers_radii_the_truth_stays_in_every_ball():
 
 
 def test_it_says_that_it_is_a_reconstruction_and_claims_nothing(run):
-    told = hf.explorers(all=True)["chen2022"]
-    assert "econstruction" in told["about"]
-    assert "not verified against the paper" in told["meanings"]["constants"]
+    description = hf.explorers(all=True)["chen2022"]
+    assert "econstruction" in description["about"]
+    assert "not verified against the paper" in description["meanings"]["constants"]
     assert "not verified" in chen2022.__doc__.lower()
     with pytest.raises(OptionError, match="no certificate of its own"):
         run.certificate(method="paper")

@@ -56,7 +56,7 @@ everyone = pytest.mark.parametrize("name", EXPLORERS)
 
 
 @cache
-def world_of(learns):
+def problem_that_teaches(learns):
     """The problem as a class of models: S = 4, A = 2, d = 3, H = 3."""
     if learns is LinearModel:
         return random_linear(S=4, start=START)
@@ -64,19 +64,19 @@ def world_of(learns):
     return tiny.as_tabular() if learns is TabularModel else tiny
 
 
-def world(name):
+def make_problem(name):
     """The problem as the class of models that the explorer is for."""
-    return world_of(EXPLORERS[name].explorer_type.learns)
+    return problem_that_teaches(EXPLORERS[name].explorer_type.learns)
 
 
 @cache
-def setting_of(learns):
-    return Setting(world_of(learns))
+def compile_setting(learns):
+    return Setting(problem_that_teaches(learns))
 
 
 def setting(name):
-    """The same on the device."""
-    return setting_of(EXPLORERS[name].explorer_type.learns)
+    """The compiled setting of an explorer's model class."""
+    return compile_setting(EXPLORERS[name].explorer_type.learns)
 
 
 def reward():
@@ -85,24 +85,26 @@ def reward():
 
 def small(name):
     """The explorer with as little work as it can be given."""
-    given = SMALL | {"reward": reward()}
-    return make_explorer(name, **{key: x for key, x in given.items() if key in EXPLORERS[name].options})
+    settings = SMALL | {"reward": reward()}
+    return make_explorer(name, **{key: x for key, x in settings.items() if key in EXPLORERS[name].options})
 
 
 @pytest.fixture(scope="module")
-def run_of():
+def stored_run():
     """The run of an explorer after EPISODES episodes, computed once."""
     runs = {}
 
     def run(name):
         if name not in runs:
-            runs[name] = hf.explore(world(name), small(name), episodes=EPISODES, seed=SEED, progress=False)
+            runs[name] = hf.explore(
+                make_problem(name), small(name), episodes=EPISODES, seed=SEED, progress=False
+            )
         return runs[name]
 
     return run
 
 
-def same(x, y):
+def assert_same_bits(x, y):
     """Whether two trees have the same structure, types and numbers, to the last bit."""
     assert jax.tree.structure(x) == jax.tree.structure(y)
     for a, b in zip(jax.tree.leaves(x), jax.tree.leaves(y)):
@@ -116,46 +118,56 @@ def shapes(tree):
 
 @everyone
 def test_the_state_keeps_its_shape_under_scan(name, x64):
-    where, explorer = setting(name), small(name)
-    first = eqx.filter_eval_shape(init_progress, explorer, where.model, where.nothing)
-    chosen, _, after, info = eqx.filter_eval_shape(where.episode, explorer, jax.random.key(0), first)
-    assert shapes(chosen) == shapes(after.state) == shapes(first.state)
+    setting_of_explorer, explorer = setting(name), small(name)
+    first = eqx.filter_eval_shape(
+        init_progress, explorer, setting_of_explorer.model, setting_of_explorer.nothing
+    )
+    chosen_state, _, after, info = eqx.filter_eval_shape(
+        setting_of_explorer.episode, explorer, jax.random.key(0), first
+    )
+    assert shapes(chosen_state) == shapes(after.state) == shapes(first.state)
     assert all(x.shape == () for x in info.values())
 
 
-def another(explorer, model, sampler, key, now):
+def another(explorer, model, sampler, key, progress):
     """One more episode, as the loop makes it."""
-    key_choose, key_episode = episode_keys(key, now)
-    chosen = choose_policy(explorer, model, key_choose, now)
-    trajectory = sampler.episode(key_episode, chosen.state.policy, model.space)
-    evidence = model.update(now.evidence, trajectory)
-    state, info = explorer.update(model, chosen.state, evidence, trajectory)
-    return Progress(now.episode + 1, state, evidence), info
+    key_choose, key_episode = episode_keys(key, progress)
+    chosen_state = choose_policy(explorer, model, key_choose, progress)
+    trajectory = sampler.episode(key_episode, chosen_state.state.policy, model.space)
+    evidence = model.update(progress.evidence, trajectory)
+    state, info = explorer.update(model, chosen_state.state, evidence, trajectory)
+    return Progress(progress.episode + 1, state, evidence), info
 
 
 @pytest.fixture(scope="module")
-def one_more(run_of):
+def one_more(stored_run):
     """What follows the run of an explorer, op by op."""
-    found = {}
+    cache = {}
 
-    def more(name):
-        if name not in found:
-            where, now = setting(name), to_device(run_of(name).progress)
-            given = small(name), where.model, where.sampler, jax.random.key(SEED), now
-            found[name] = to_numpy(jitted(another, *given))
-        return found[name]
+    def next_episode(name):
+        if name not in cache:
+            setting_of_explorer, now = setting(name), to_device(stored_run(name).progress)
+            settings = (
+                small(name),
+                setting_of_explorer.model,
+                setting_of_explorer.sampler,
+                jax.random.key(SEED),
+                now,
+            )
+            cache[name] = to_numpy(jitted(another, *settings))
+        return cache[name]
 
-    return more
+    return next_episode
 
 
 @everyone
-def test_compiled_or_op_by_op_the_numbers_agree(name, run_of, one_more, x64):
+def test_compiled_or_op_by_op_the_numbers_agree(name, stored_run, one_more, x64):
     """One more episode; batch/test_batch.py maps them over keys.
 
     Integers are left out: rounding may settle an exact tie either way.
     """
     progress, info = one_more(name)
-    run = run_of(name).resume(episodes=1, progress=False)
+    run = stored_run(name).resume(episodes=1, progress=False)
     assert jax.tree.structure(progress) == jax.tree.structure(run.progress)
     for x, y in zip(jax.tree.leaves(progress), jax.tree.leaves(run.progress)):
         assert x.dtype == y.dtype
@@ -167,28 +179,32 @@ def test_compiled_or_op_by_op_the_numbers_agree(name, run_of, one_more, x64):
 
 
 @everyone
-def test_through_a_folder_the_bits_are_the_same(name, run_of, tmp_path):
-    whole, problem = run_of(name), world(name)
+def test_through_a_folder_the_bits_are_the_same(name, stored_run, tmp_path):
+    run, problem = stored_run(name), make_problem(name)
     hf.explore(problem, small(name), episodes=EPISODES - 2, seed=SEED, out=tmp_path / "a")
-    again = hf.load(tmp_path / "a").resume(episodes=2)
-    assert_same(whole, again)
-    back = hf.load(tmp_path / "a")
-    assert_same(whole, back)
-    np.testing.assert_array_equal(back.problem.start, START)
-    assert back.problem.space.start is None
+    resumed = hf.load(tmp_path / "a").resume(episodes=2)
+    assert_same(run, resumed)
+    loaded = hf.load(tmp_path / "a")
+    assert_same(run, loaded)
+    np.testing.assert_array_equal(loaded.problem.start, START)
+    assert loaded.problem.space.start is None
 
 
 @everyone
-def test_a_resumed_run_equals_an_uninterrupted_one(name, run_of):
-    """And the same seed gives the same episodes, hence the same state, to the last bit."""
-    whole = run_of(name)
-    first = hf.explore(world(name), small(name), episodes=2, seed=SEED, progress=False)
-    again = first.resume(episodes=EPISODES - 2, progress=False)
-    same(again.progress, whole.progress)
-    same(dict(again.records), dict(whole.records))
-    for before, after in zip(ridges(first.progress.state), ridges(whole.progress.state), strict=True):
-        growth = after.Sigma - before.Sigma
-        np.testing.assert_allclose(after.Sigma, np.swapaxes(after.Sigma, -1, -2), rtol=1e-12, atol=1e-15)
+def test_a_resumed_run_equals_an_uninterrupted_one(name, stored_run):
+    """The same seed gives the same episodes, hence the same state, to the last bit."""
+    run = stored_run(name)
+    first = hf.explore(make_problem(name), small(name), episodes=2, seed=SEED, progress=False)
+    resumed = first.resume(episodes=EPISODES - 2, progress=False)
+    assert_same_bits(resumed.progress, run.progress)
+    assert_same_bits(dict(resumed.records), dict(run.records))
+    for resumed_ridge, whole_ridge in zip(
+        ridges(first.progress.state), ridges(run.progress.state), strict=True
+    ):
+        growth = whole_ridge.Sigma - resumed_ridge.Sigma
+        np.testing.assert_allclose(
+            whole_ridge.Sigma, np.swapaxes(whole_ridge.Sigma, -1, -2), rtol=1e-12, atol=1e-15
+        )
         assert np.linalg.eigvalsh(growth).min() >= -1e-9
         assert np.linalg.eigvalsh(growth).max() > 0
 
@@ -199,8 +215,8 @@ def ridges(state):
 
 
 @everyone
-def test_its_runs_have_policies_records_plans_and_certificates(name, run_of):
-    run = run_of(name)
+def test_its_runs_have_policies_records_plans_and_certificates(name, stored_run):
+    run = stored_run(name)
     policy_table(run.progress.state.policy, *run.problem.space.sizes)
     for x in run.records.values():
         assert x.shape == (EPISODES,)
@@ -224,11 +240,11 @@ def test_its_file_opens_with_the_five_fields(name):
 @everyone
 def test_its_name_and_options_build_it_again(name):
     explorer = small(name)
-    found, options = describe(explorer)
-    assert found == name
-    again = make_explorer(found, **options)
-    assert describe(again)[0] == name
-    same(eqx.filter(again, eqx.is_array_like), eqx.filter(explorer, eqx.is_array_like))
+    explorer_name, options = describe(explorer)
+    assert explorer_name == name
+    resumed = make_explorer(explorer_name, **options)
+    assert describe(resumed)[0] == name
+    assert_same_bits(eqx.filter(resumed, eqx.is_array_like), eqx.filter(explorer, eqx.is_array_like))
 
 
 METHODS = {
@@ -242,58 +258,61 @@ METHODS = {
 
 @everyone
 def test_it_has_the_five_methods_of_the_interface_and_says_what_it_learns(name):
-    """And nothing of the interface is left abstract: `learns` is a class of models, a PlugIn's that of mixtures."""
+    """No abstract method is left: `learns` is a class of models, a PlugIn's that of mixtures."""
     kind = EXPLORERS[name].explorer_type
     assert Explorer.__abstractmethods__ == set(METHODS)
     for method, names in METHODS.items():
-        given = inspect.signature(getattr(kind, method)).parameters
-        assert [x for x in given if x != "self"] == names, method
+        settings = inspect.signature(getattr(kind, method)).parameters
+        assert [x for x in settings if x != "self"] == names, method
     assert not getattr(kind, "__abstractmethods__", None)
     assert issubclass(kind.learns, Model)
     assert (kind.learns is MixtureModel) == issubclass(kind, PlugIn)
-    assert isinstance(world(name).model, kind.learns)
+    assert isinstance(make_problem(name).model, kind.learns)
 
 
-def before(name):
+def explorer_state(name):
     """Before the first episode."""
-    where = setting(name)
-    return jitted(init_progress, small(name), where.model, where.nothing)
+    setting_of_explorer = setting(name)
+    return jitted(init_progress, small(name), setting_of_explorer.model, setting_of_explorer.nothing)
 
 
 @everyone
-def test_where_its_state_says_when_a_choice_is_due_it_is_due_before_the_first_episode(name, run_of, x64):
+def test_where_its_state_says_when_a_choice_is_due_it_is_due_before_the_first_episode(name, stored_run, x64):
     """The field is optional: without it, or where it is None, a choice is made before every episode."""
-    due = is_due(before(name).state)
+    due = is_due(explorer_state(name).state)
     assert due is None or bool(due)
-    after = is_due(run_of(name).progress.state)
-    assert (after is None) == (due is None)
+    due_after = is_due(stored_run(name).progress.state)
+    assert (due_after is None) == (due is None)
     if due is not None:
-        assert due.shape == np.shape(after) == ()
-        assert due.dtype == np.asarray(after).dtype == bool
+        assert due.shape == np.shape(due_after) == ()
+        assert due.dtype == np.asarray(due_after).dtype == bool
 
 
 def test_an_explorer_that_is_lazy_says_when_it_is_due():
     lazy = {name for name in EXPLORERS if "lazy" in EXPLORERS[name].options}
     with jax.enable_x64(True):
-        due = {name for name in EXPLORERS if is_due(before(name).state) is not None}
+        due = {name for name in EXPLORERS if is_due(explorer_state(name).state) is not None}
     assert lazy == {"hf-ucrl-rfe++"}
     assert due == lazy | {"sstp", "tabular-design"}  # always lazy
 
 
 @everyone
-def test_its_plan_is_a_policy_whose_values_are_those_of_the_kernel_it_plans_in(name, run_of, x64):
+def test_its_plan_is_a_policy_whose_values_are_those_of_the_kernel_it_plans_in(name, stored_run, x64):
     """A PlugIn plans in the kernel of its own parameter, what keeps visits of every step in a kernel of every step.
 
     Explorers of linear MDPs plan by least squares. All others plan in the kernel that the evidence suggests.
     """
-    run = run_of(name)
+    run = stored_run(name)
     (H, S, _), model = run.problem.space.sizes, run.problem.model
-    now, reward = to_device(run.progress), np.random.default_rng(0).uniform(size=run.problem.space.sizes) / H
-    policy, V = jitted(run.explorer.plan, to_device(model), now.state, now.evidence, reward)
+    progress, reward = (
+        to_device(run.progress),
+        np.random.default_rng(0).uniform(size=run.problem.space.sizes) / H,
+    )
+    policy, V = jitted(run.explorer.plan, to_device(model), progress.state, progress.evidence, reward)
     assert (policy.shape, policy.dtype, V.shape) == ((H, S), np.int32, (H + 1, S))
     policy_table(policy, *run.problem.space.sizes)
     if isinstance(run.explorer, PlugIn):
-        theta = jitted(run.explorer.theta_hat, to_device(model), now.state, now.evidence)
+        theta = jitted(run.explorer.theta_hat, to_device(model), progress.state, progress.evidence)
         np.testing.assert_allclose(
             run.theta_hat, theta, rtol=0, atol=1e-12
         )  # compiled at once and step by step
@@ -301,7 +320,7 @@ def test_its_plan_is_a_policy_whose_values_are_those_of_the_kernel_it_plans_in(n
     elif isinstance(model, LinearModel):
         kernel = None  # least squares is no kernel: values are clipped to [0, 1] at every step
     elif hasattr(run.explorer, "covered"):
-        kernel = jitted(run.explorer.covered, to_device(model), now.evidence)
+        kernel = jitted(run.explorer.covered, to_device(model), progress.evidence)
     else:
         kernel = jax.tree.map(np.asarray, model.estimate(run.evidence))
     if kernel is None:
@@ -311,36 +330,38 @@ def test_its_plan_is_a_policy_whose_values_are_those_of_the_kernel_it_plans_in(n
         Q, expected = least_squares_plan(phi, *tables, reward)
         np.testing.assert_allclose(V, expected, rtol=0, atol=1e-12)
         attains(np.asarray(policy), Q)
-    elif hasattr(now.state, "seen"):
+    elif hasattr(progress.state, "seen"):
         np.testing.assert_allclose(
-            best_values(dense_tables(model.space, now.state.seen.prob), reward), V, atol=1e-12
+            best_values(dense_tables(model.space, progress.state.seen.prob), reward), V, atol=1e-12
         )
     else:
         np.testing.assert_allclose(evaluate(kernel, reward, np.asarray(policy)), V, rtol=0, atol=1e-12)
         np.testing.assert_allclose(optimal(kernel, reward).V, V, rtol=0, atol=1e-12)
-    asked = run.plan(reward, model="explorer")
-    np.testing.assert_array_equal(asked.policy, policy)
-    assert asked.value == pytest.approx(float(START @ V[0]), abs=1e-12)
+    plan = run.plan(reward, model="explorer")
+    np.testing.assert_array_equal(plan.policy, policy)
+    assert plan.value == pytest.approx(float(START @ V[0]), abs=1e-12)
     if hasattr(run.explorer, "theta_hat"):
         best = optimal(model.kernel(run.theta_hat), reward).V
-        assert asked.value == pytest.approx(START @ best[0], abs=1e-12)
+        assert plan.value == pytest.approx(START @ best[0], abs=1e-12)
 
 
 @everyone
-def test_the_audit_of_its_balls_is_the_largest_distance_of_the_truth_in_radii(name, run_of, one_more, x64):
+def test_the_audit_of_its_balls_is_the_largest_distance_of_the_truth_in_radii(
+    name, stored_run, one_more, x64
+):
     """One more episode, literally: sqrt((theta - c)' Sigma (theta - c)) / radius of every ball; none, no numbers."""
     _, info = one_more(name)
-    truth, ratios = world(name).truth, []
-    said = jitted(ball_records, info.balls, truth)
+    truth, ratios = make_problem(name).truth, []
+    records = jitted(ball_records, info.balls, truth)
     for ball in info.balls:
         Sigma, radius = np.asarray(ball.ridge.Sigma), np.asarray(ball.radius)
-        off = truth - np.linalg.solve(Sigma, np.asarray(ball.ridge.b)[..., None])[..., 0]
-        ratios += [*np.ravel(np.sqrt(np.einsum("...i,...ij,...j->...", off, Sigma, off)) / radius)]
-    assert set(said) == (AUDITED if info.balls else set())
-    assert set(said) == set(run_of(name).records) & AUDITED
+        offset = truth - np.linalg.solve(Sigma, np.asarray(ball.ridge.b)[..., None])[..., 0]
+        ratios += [*np.ravel(np.sqrt(np.einsum("...i,...ij,...j->...", offset, Sigma, offset)) / radius)]
+    assert set(records) == (AUDITED if info.balls else set())
+    assert set(records) == set(stored_run(name).records) & AUDITED
     if ratios:
-        assert float(said["truth_ratio"]) == pytest.approx(max(ratios), rel=1e-6)
-        assert int(said["balls_violated"]) == sum(x > 1 for x in ratios)
+        assert float(records["truth_ratio"]) == pytest.approx(max(ratios), rel=1e-6)
+        assert int(records["balls_violated"]) == sum(x > 1 for x in ratios)
 
 
 # what is no algorithm
@@ -362,7 +383,7 @@ def test_classes_are_importable_and_the_object_explores_as_its_name_does():
     options = inspect.signature(HFUCRLRFE).parameters
     assert list(options) == list(listed()["hf-ucrl-rfe++"]["options"])
     assert options["scale"].default == 1.0
-    problem, settings = world("hf-ucrl-rfe++"), {"episodes": 3, "seed": SEED, "progress": False}
+    problem, settings = make_problem("hf-ucrl-rfe++"), {"episodes": 3, "seed": SEED, "progress": False}
     small_options = {"scale": 0.5, "chains": 1, "sweeps": 2, "moment_orders": 2}
     by_object = hf.explore(problem, HFUCRLRFE(**small_options), **settings)
     by_name = hf.explore(problem, "hf-ucrl-rfe++", **small_options, **settings)

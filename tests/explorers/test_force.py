@@ -16,10 +16,10 @@ from tests.reference.linear_models import T_model, episode, random_linear
 catoni, optimism, precisions = map(eqx.filter_jit, (force.catoni, force.optimism, force.precisions))
 
 
-def mean(X, a, counted=None):
+def mean(X, a, weights=None):
     X = jnp.asarray(X, float)
     return float(
-        catoni(X, jnp.ones(X.shape, bool) if counted is None else jnp.asarray(counted), jnp.asarray(a))
+        catoni(X, jnp.ones(X.shape, bool) if weights is None else jnp.asarray(weights), jnp.asarray(a))
     )
 
 
@@ -45,33 +45,35 @@ def test_its_values_and_weights_agree_with_plain_loops(x64):
     K = 1.0
     model, (phi, _, _, _) = T_model(), literal.instance()
     terms = Terms.of(model, jnp.asarray(K), 0.5)
-    printed = literal.Force(phi, 3, K, 0.5)
-    assert float(terms.beta) == pytest.approx(printed.beta, rel=1e-14)
-    memory, rng, changed = Memory.empty(model, 12), np.random.default_rng(0), 0
+    literal_force = literal.Force(phi, 3, K, 0.5)
+    assert float(terms.beta) == pytest.approx(literal_force.beta, rel=1e-14)
+    memory, rng, num_changes = Memory.empty(model, 12), np.random.default_rng(0), 0
     reward = rng.random((4, 2))
     for k in range(12):
         Q, V = optimism(model, memory, terms, jnp.asarray(reward.T), jnp.int32(2), 1e-3)
-        expected, printed_V = printed.optimism(reward, 2, 1e-3)
+        expected, printed_V = literal_force.optimism(reward, 2, 1e-3)
         np.testing.assert_allclose(np.swapaxes(Q, 1, 2), expected, rtol=0, atol=1e-9)
         memory = Memory(memory.s, memory.a, memory.s_next, memory.precision, V)
         s, a = rng.integers(0, 4, 4), rng.integers(0, 2, 3)
         precision = precisions(model, memory, terms, episode(s, a))
         memory = memory.append(model, episode(s, a), jnp.int32(k), precision)
-        printed.learn(s, a, printed_V)
-        np.testing.assert_allclose(precision, [1 / x[-1][2] for x in printed.past], rtol=1e-9)
-        changed += not np.allclose(precision, 1 / 18)
-    assert changed == 6
+        literal_force.learn(s, a, printed_V)
+        np.testing.assert_allclose(precision, [1 / x[-1][2] for x in literal_force.past], rtol=1e-9)
+        num_changes += not np.allclose(precision, 1 / 18)
+    assert num_changes == 6
     full = memory.append(model, episode(s, a), jnp.int32(12), precision)
     np.testing.assert_array_equal(full.precision, memory.precision)  # no room: nothing is overwritten
 
 
 def test_a_run_with_force_is_stored_and_goes_on_to_the_same_bits(tmp_path):
     options = {"regmin": "force", "budget": 12, "bonus_scale": 1e-3}
-    whole = hf.explore(random_linear(), "rflin", episodes=12, progress=False, **options)
+    uninterrupted = hf.explore(random_linear(), "rflin", episodes=12, progress=False, **options)
     half = hf.explore(random_linear(), "rflin", episodes=5, progress=False, **options)
     half.save(tmp_path / "a")
-    after = hf.load(tmp_path / "a").resume(episodes=7, progress=False)
-    for ours, theirs in zip(jax.tree.leaves(after.progress), jax.tree.leaves(whole.progress), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    resumed = hf.load(tmp_path / "a").resume(episodes=7, progress=False)
+    for resumed_leaf, leaf in zip(
+        jax.tree.leaves(resumed.progress), jax.tree.leaves(uninterrupted.progress), strict=True
+    ):
+        np.testing.assert_array_equal(resumed_leaf, leaf)
     batch = hf.explore_many(random_linear(), "rflin", episodes=12, seeds=[0], progress=False, **options)
-    np.testing.assert_array_equal(batch.progress.evidence.counts[0], whole.evidence.counts)
+    np.testing.assert_array_equal(batch.progress.evidence.counts[0], uninterrupted.evidence.counts)

@@ -1,4 +1,4 @@
-"""The reconstruction of FRANCIS: numbers by hand, plain loops, phases, and directions that nobody can reach."""
+"""The reconstruction of FRANCIS: numbers by hand, plain loops, phases, and directions that cannot be reached."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from horizonfree.explorers.registry import EXPLORERS, label
 from horizonfree.problems.classes import LinearMDP
 from tests.reference import linear_explorers as literal
 from tests.reference.episodes import follow
-from tests.reference.linear_models import T_data, T_model, attains, key_of, random_linear
+from tests.reference.linear_models import T_data, T_model, attains, episode_key, random_linear
 
 V = [
     [0.241847826087, 0.220885093168, 0.199922360248, 0.178959627329],
@@ -30,8 +30,8 @@ def test_it_says_that_it_is_a_reconstruction():
 
 def test_the_numbers_of_instance_T(x64):
     model = T_model()
-    Q, found = plan_at_step(model, Fit.of(T_data(model)[0], 1.0), jnp.asarray([1.0, -0.5]), jnp.int32(2))
-    np.testing.assert_allclose(found[:3], V, rtol=0, atol=1e-9)
+    Q, plan = plan_at_step(model, Fit.of(T_data(model)[0], 1.0), jnp.asarray([1.0, -0.5]), jnp.int32(2))
+    np.testing.assert_allclose(plan[:3], V, rtol=0, atol=1e-9)
     assert not np.asarray(Q).argmax(1).any()
 
 
@@ -41,18 +41,18 @@ def test_twenty_episodes_agree_with_plain_loops(steps, strict):
     problem, explorer = random_linear(), Francis(budget=20, steps=steps, strict=strict)
     phi, H = np.asarray(problem.model.phi), problem.horizon
     data = literal.Data(phi, H)
-    for k, (state, trajectory, after) in enumerate(follow(problem, explorer, 20, gathers=True)):
+    for k, (state, trajectory, updated) in enumerate(follow(problem, explorer, 20, gathers=True)):
         p = min(k // 6, 2)
         Lam, C = data.tables(1.0, steps == "pooled")
         with jax.enable_x64(True):
-            z = np.asarray(jax.random.normal(jax.random.split(key_of(0, k))[0], (3,), np.float64))
+            z = np.asarray(jax.random.normal(jax.random.split(episode_key(0, k))[0], (3,), np.float64))
         xi = np.linalg.solve(np.linalg.cholesky(Lam[p]).T, z)
-        Q, _ = literal.aimed(phi, Lam, C, xi, p)
+        Q, _ = literal.policy_gradient_value(phi, Lam, C, xi, p)
         attains(state.policy[: p + 1], Q[: p + 1])
         np.testing.assert_array_equal(state.policy[p + 1 :], 0.5)
         data.add(trajectory.s, trajectory.a, steps=[p] if strict else None)
-        kept = data.gram if steps == "own" else data.gram.sum(0)[None]
-        np.testing.assert_allclose(after.sums.gram, kept, rtol=0, atol=1e-12)
+        gram = data.gram if steps == "own" else data.gram.sum(0)[None]
+        np.testing.assert_allclose(updated.sums.gram, gram, rtol=0, atol=1e-12)
 
 
 def test_phases_are_equally_long_and_the_last_one_stays(x64):

@@ -19,7 +19,7 @@ from horizonfree.guarantees.e_processes import ladder
 from horizonfree.mdp.space import occupied_states
 from horizonfree.planning.traced import Sampler
 from tests.reference import home as literal
-from tests.reference.episodes import begun, full_features, play, sampler_of
+from tests.reference.episodes import first_progress, full_features, make_sampler, play
 from tests.reference.jitted import jitted
 from tests.reference.oracle import pseudo_values
 
@@ -34,7 +34,7 @@ PROBLEMS = {
 def setting(problem, explorer, seed=0):
     """Everything a loop needs, on the device; call inside the 64-bit scope."""
     model = to_device(problem.model)
-    return model, jax.random.key(seed), begun(explorer, model, model.init_evidence(ladder()))
+    return model, jax.random.key(seed), first_progress(explorer, model, model.init_evidence(ladder()))
 
 
 @pytest.mark.parametrize(
@@ -47,10 +47,10 @@ def test_twenty_episodes_agree_with_the_printed_algorithm(name, constants, x64):
     d, H, B = model.dim, model.space.horizon, model.bound
     explorer = HFUCRLRFE(constants=constants, moment_orders=M, lazy=0.0, budget=K, chains=2, sweeps=4)
     device, key, progress = setting(problem, explorer)
-    sampler = sampler_of(to_device(problem.kernel()))
+    sampler = make_sampler(to_device(problem.kernel()))
     choose, update = eqx.filter_jit(explorer.choose), eqx.filter_jit(explorer.update)
     alpha, gamma, lam = H**-0.5, d**-0.25, d / B**2
-    phi, occupied = full_features(model), occupied_states(model.space)  # elsewhere values play no part
+    phi, is_occupied = full_features(model), occupied_states(model.space)  # elsewhere values play no part
     hat, tilde = literal.Family.init(M, d, lam), literal.Family.init(M, d, lam)
     state, evidence = progress.state, progress.evidence
 
@@ -58,22 +58,22 @@ def test_twenty_episodes_agree_with_the_printed_algorithm(name, constants, x64):
         beta, beta_k = float(explorer.beta(model, K)), float(explorer.beta(model, k))
         key_choose, key_episode = jax.random.split(jax.random.fold_in(key, k))
         state = choose(key_choose, device, state, evidence)
-        answer, found = state.last, state.last.found
+        answer, solution = state.last, state.last.found
         V, V_hat, _ = pseudo_values(
             phi,
             np.asarray(answer.theta),
             tilde.Sigma[0],
             hat.Sigma[0],
             beta,
-            np.asarray(found.point.policy),
-            np.asarray(found.point.reward),
+            np.asarray(solution.point.policy),
+            np.asarray(solution.point.reward),
         )
-        np.testing.assert_allclose(found.V[:-1][occupied], V[:-1][occupied], atol=1e-9)
-        np.testing.assert_allclose(found.V_hat[:-1][occupied], V_hat[:-1][occupied], atol=1e-9)
-        assert float(found.value) == pytest.approx(V_hat[0, model.space.start], abs=1e-9)
+        np.testing.assert_allclose(solution.V[:-1][is_occupied], V[:-1][is_occupied], atol=1e-9)
+        np.testing.assert_allclose(solution.V_hat[:-1][is_occupied], V_hat[:-1][is_occupied], atol=1e-9)
+        assert float(solution.value) == pytest.approx(V_hat[0, model.space.start], abs=1e-9)
 
         trajectory = play(sampler, key_episode, state.policy, device.space)
-        rows, y = episode_rows(device, jnp.stack([found.V, found.V_hat], 1), trajectory, M)
+        rows, y = episode_rows(device, jnp.stack([solution.V, solution.V_hat], 1), trajectory, M)
         _, sigma_bar_sq = regress(state.ridge, rows, y, beta=beta_k, alpha=alpha, gamma=gamma)
         s, a = np.asarray(trajectory.s), np.asarray(trajectory.a)
         (hat, tilde), (weights_hat, weights_tilde) = literal.episode(
@@ -97,15 +97,15 @@ def seeds(problem, explorer, episodes, count):
     with jax.enable_x64(True):
         model, truth = to_device((problem.model, problem.truth))
         first, sampler = model.init_evidence(ladder()), Sampler.of(to_device(problem.kernel()))
-        firsts = jax.tree.map(lambda x: jnp.stack([x] * count), begun(explorer, model, first))
+        firsts = jax.tree.map(lambda x: jnp.stack([x] * count), first_progress(explorer, model, first))
 
         @eqx.filter_jit
         @eqx.filter_vmap
-        def one(seed, progress):
+        def run_seed(seed, progress):
             key, n = jax.random.key(seed), jnp.int32(episodes)
             return simulate_block(explorer, model, sampler, truth, key, progress, n, episodes)
 
-        return to_numpy(one(jnp.arange(count), firsts))
+        return to_numpy(run_seed(jnp.arange(count), firsts))
 
 
 @pytest.mark.parametrize("name", ["river", "mixture"])
@@ -209,17 +209,17 @@ def test_planning_in_theta_k_star_solves_the_model_it_names(grid_run):
     kernel = grid_run.problem.model.kernel(grid_run.theta_hat)
     best = planning.optimal(kernel, reward).V[0, grid_run.problem.start]
     assert plan.value == pytest.approx(best, abs=1e-12)
-    earned = planning.evaluate(kernel, reward, plan.policy)[0, grid_run.problem.start]
-    assert earned == pytest.approx(best, abs=1e-12)
+    value = planning.evaluate(kernel, reward, plan.policy)[0, grid_run.problem.start]
+    assert value == pytest.approx(best, abs=1e-12)
     per_step = grid_run.plan(np.ones(9) * 0.5, scale="per-step", model="explorer")
     assert per_step.value == pytest.approx(0.5 * grid_run.problem.horizon)
     assert per_step.gap == pytest.approx(0.0, abs=1e-6)  # every policy earns the same
 
 
 def test_memory_does_not_grow_with_the_episodes(grid_run):
-    more = grid_run.resume(episodes=30)
-    before, after = (jax.tree.leaves(run.progress) for run in (grid_run, more))
-    assert [np.shape(x) for x in before] == [np.shape(x) for x in after]
+    longer_run = grid_run.resume(episodes=30)
+    first_leaves, longer_leaves = (jax.tree.leaves(run.progress) for run in (grid_run, longer_run))
+    assert [np.shape(x) for x in first_leaves] == [np.shape(x) for x in longer_leaves]
 
 
 BAD_OPTIONS = [
@@ -254,8 +254,8 @@ def test_the_relaxed_oracle_regresses_on_the_worst_predicted_function_of_each_pa
     device, key, progress = setting(problem, explorer)
     state = jitted(explorer.choose, key, device, progress.state, progress.evidence)
     assert float(state.last.found.value) == float(state.last.relaxed) <= float(state.last.found.upper) + 1e-12
-    trajectory = play(sampler_of(to_device(problem.kernel())), key, state.policy, device.space)
-    after, _ = jitted(explorer.update, device, state, progress.evidence, trajectory)
+    trajectory = play(make_sampler(to_device(problem.kernel())), key, state.policy, device.space)
+    updated, _ = jitted(explorer.update, device, state, progress.evidence, trajectory)
     phi, lam = full_features(model), model.dim / model.bound**2
     vertices = np.array(np.meshgrid(*[[0.0, 1.0]] * 4)).reshape(4, -1).T
     Sigma = lam * np.eye(model.dim)
@@ -272,7 +272,7 @@ def test_the_relaxed_oracle_regresses_on_the_worst_predicted_function_of_each_pa
         bound = min(2 * error, 1) + min(error, 1)  # theta = 0 before the first episode
         norm = np.sqrt(x @ np.linalg.solve(Sigma, x))
         Sigma = Sigma + np.outer(x, x) / max(gamma**2 * norm, bound, alpha**2)
-    np.testing.assert_allclose(after.ridge.Sigma[TILDE, 0], Sigma, rtol=1e-9)
+    np.testing.assert_allclose(updated.ridge.Sigma[TILDE, 0], Sigma, rtol=1e-9)
 
 
 def test_the_relaxed_oracle_learns_too():
@@ -313,9 +313,9 @@ def test_the_claim_is_the_smaller_of_both_bounds():
     assert other.eps == pytest.approx(4 * parts["total_variance"])
 
 
-@pytest.mark.parametrize(("oracle", "wanted"), [("relaxed", 0.125), ("ascent", 0.25)])
+@pytest.mark.parametrize(("oracle", "expected"), [("relaxed", 0.125), ("ascent", 0.25)])
 def test_the_second_bound_of_the_total_variance_is_left_out_only_below_what_was_attained(
-    oracle, wanted, monkeypatch
+    oracle, expected, monkeypatch
 ):
     """The value of the relaxed oracle is a bound and not attained, so it does not make the second bound useless."""
     run = hf.explore(
@@ -325,4 +325,4 @@ def test_the_second_bound_of_the_total_variance_is_left_out_only_below_what_was_
     module = sys.modules[type(run.explorer).__module__]
     monkeypatch.setattr(module, "variance_bound", lambda *_: 0.25)
     monkeypatch.setattr(module, "total_variance_bound", lambda *_: 0.125)
-    assert run.explorer.total_variance(run.problem.model, answer) == wanted
+    assert run.explorer.total_variance(run.problem.model, answer) == expected

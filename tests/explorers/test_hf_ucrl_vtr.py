@@ -14,7 +14,7 @@ from horizonfree.explorers.loop import simulate_block
 from horizonfree.explorers.registry import make_explorer
 from horizonfree.guarantees.e_processes import ladder
 from tests.reference import home as literal
-from tests.reference.episodes import begun, full_features, play, sampler_of
+from tests.reference.episodes import first_progress, full_features, make_sampler, play
 from tests.reference.hf_ucrl_vtr import optimistic
 
 
@@ -30,7 +30,7 @@ def test_twenty_episodes_agree_with_the_printed_algorithm(name, constants, x64):
     alpha, gamma = H**-0.5, model.dim**-0.25 if is_weighted else 0.0
     family = literal.Family.init(M, model.dim, model.dim / model.bound**2)
     phi, device = full_features(model), to_device(model)
-    sampler = sampler_of(to_device(problem.kernel()))
+    sampler = make_sampler(to_device(problem.kernel()))
     choose, update = eqx.filter_jit(explorer.choose), eqx.filter_jit(explorer.update)
     state, evidence = explorer.init(device), device.init_evidence(ladder())
     for k in range(1, K + 1):
@@ -65,16 +65,16 @@ def test_with_the_papers_constants_values_are_optimistic(name):
     best = planning.optimal(problem.kernel(), reward).V[0, problem.start]
     with jax.enable_x64(True):
         model, truth = to_device((problem.model, problem.truth))
-        sampler = sampler_of(to_device(problem.kernel()))
-        first = begun(explorer, model, model.init_evidence(ladder()))
+        sampler = make_sampler(to_device(problem.kernel()))
+        first = first_progress(explorer, model, model.init_evidence(ladder()))
 
         @eqx.filter_jit
         @eqx.filter_vmap
-        def one(seed):
+        def run_seed(seed):
             key = jax.random.key(seed)
             return simulate_block(explorer, model, sampler, truth, key, first, jnp.int32(K), K)[1]
 
-        rows = to_numpy(one(jnp.arange(200)))
+        rows = to_numpy(run_seed(jnp.arange(200)))
     assert (rows["V"] >= best - 1e-12).all()
     assert (rows["truth_ratio"] <= 1).all()
 

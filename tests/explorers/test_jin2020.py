@@ -19,7 +19,7 @@ from tests.reference import jin2020 as literal
 from tests.reference.episodes import follow
 from tests.reference.jitted import jitted
 from tests.reference.rf_ucrl import Counts, value_iteration
-from tests.reference.tables import best_values, dense_tables, explored, random_problem
+from tests.reference.tables import best_values, dense_tables, explore_seeds, random_problem
 
 natural_policy_gradient = eqx.filter_jit(jin2020.natural_policy_gradient)
 
@@ -32,64 +32,64 @@ def test_the_numbers_of_the_theorem():
 
 
 @pytest.mark.parametrize(
-    ("faithful", "budget", "pool_steps"), [(False, 60, False), (True, 60, False), (False, 100, True)]
+    ("is_faithful", "budget", "pool_steps"), [(False, 60, False), (True, 60, False), (False, 100, True)]
 )
-def test_its_episodes_agree_with_the_printed_algorithm(faithful, budget, pool_steps, x64):
+def test_its_episodes_agree_with_the_printed_algorithm(is_faithful, budget, pool_steps, x64):
     """48 episodes for goals, then 12 or 52 that replay: with fewer draws than policies, and with more."""
     problem, N0, delta, scale = random_problem(S=2, A=2, H=2), 12, 0.1, 0.002
     model, (H, S, A) = problem.model, problem.space.sizes
-    explorer = Jin2020(N0, budget, scale, pool_steps, faithful, delta=delta)
+    explorer = Jin2020(N0, budget, scale, pool_steps, is_faithful, delta=delta)
     first = S * H * N0
-    counts, data, used, below = None, Counts(H, S, A, pool_steps), [], 0
+    counts, data, num_used, below = None, Counts(H, S, A, pool_steps), [], 0
 
     def visits(counts):
         return counts.N.sum(-1).sum(0, keepdims=True) if pool_steps else counts.N.sum(-1)
 
-    for k, (state, trajectory, after) in enumerate(follow(problem, explorer, budget, gathers=True)):
+    for k, (state, trajectory, updated) in enumerate(follow(problem, explorer, budget, gathers=True)):
         if k < first:
             goal = divmod(k // N0, S)
             if k % N0 == 0:
                 counts = Counts(H, S, A, pool_steps)
             actions = state.policy.argmax(-1)
             np.testing.assert_array_equal(state.policy, np.eye(A)[actions])
-            Q, up, _ = literal.euler(counts, goal, N0, delta, faithful, scale, actions)
-            chosen = np.take_along_axis(Q, actions[..., None], axis=2)[..., 0]
-            np.testing.assert_allclose(chosen, up[:H], rtol=0, atol=1e-9)
-            assert float(state.reach) == pytest.approx(up[0, 0], abs=1e-9)
+            Q, upper, _ = literal.euler(counts, goal, N0, delta, is_faithful, scale, actions)
+            chosen_Q = np.take_along_axis(Q, actions[..., None], axis=2)[..., 0]
+            np.testing.assert_allclose(chosen_Q, upper[:H], rtol=0, atol=1e-9)
+            assert float(state.reach) == pytest.approx(upper[0, 0], abs=1e-9)
             below += 0 < float(state.reach) < 1
-            used.append(state.policy)
+            num_used.append(state.policy)
             counts.add(trajectory.s, trajectory.a)
-            np.testing.assert_array_equal(after.euler.visits, visits(counts))
+            np.testing.assert_array_equal(updated.euler.visits, visits(counts))
         else:
             t = state.draws[k - first]
-            wanted = used[t].copy()
-            wanted[divmod(t // N0, S)] = 1 / A
-            np.testing.assert_array_equal(state.policy, wanted)
+            expected = num_used[t].copy()
+            expected[divmod(t // N0, S)] = 1 / A
+            np.testing.assert_array_equal(state.policy, expected)
             data.add(trajectory.s, trajectory.a)
-        np.testing.assert_array_equal(after.seen.visits, visits(data))
+        np.testing.assert_array_equal(updated.seen.visits, visits(data))
     assert below > 0
     assert state.draws.min() >= 0
-    assert state.draws.max() < first == len(used)  # |Psi| = S H N0
+    assert state.draws.max() < first == len(num_used)  # |Psi| = S H N0
     assert len(state.policies) == min(first, budget - first)
     reward = np.random.default_rng(0).random((H, S, A))
-    _, V = explorer.plan(to_device(model), to_device(after), model.init_evidence(ladder()), reward)
+    _, V = explorer.plan(to_device(model), to_device(updated), model.init_evidence(ladder()), reward)
     np.testing.assert_allclose(V, value_iteration(data, reward), rtol=0, atol=1e-9)
 
 
 @eqx.filter_jit
-def euler(explorer, space, seen, goals):
+def euler(explorer, space, counts, goals):
     """EULER's policy and bounds for several goals (h, s), of one table of frequencies or of many."""
 
-    def one(seen, goal):
-        return explorer.euler(jax.random.key(0), space, seen, *goal)
+    def plan_goal(counts, goal):
+        return explorer.euler(jax.random.key(0), space, counts, *goal)
 
-    for_all = jax.vmap(one, (None, 0))
-    return (jax.vmap(for_all, (0, None)) if seen.visits.ndim == 4 else for_all)(seen, goals)
+    for_all = jax.vmap(plan_goal, (None, 0))
+    return (jax.vmap(for_all, (0, None)) if counts.visits.ndim == 4 else for_all)(counts, goals)
 
 
 @x64_scope
-def bounds_of(explorer, space, seen, goals):
-    return to_numpy(euler(explorer, *to_device((space, seen)), jnp.asarray(goals, jnp.int32)))
+def euler_bounds(explorer, space, counts, goals):
+    return to_numpy(euler(explorer, *to_device((space, counts)), jnp.asarray(goals, jnp.int32)))
 
 
 def test_both_bounds_of_euler_are_the_printed_ones_at_all_steps(x64):
@@ -99,46 +99,58 @@ def test_both_bounds_of_euler_are_the_printed_ones_at_all_steps(x64):
     episodes = list(follow(problem, explorer, N0, gathers=True))
     for _, trajectory, _ in episodes:
         counts.add(trajectory.s, trajectory.a)
-    for faithful in (False, True):
-        one = Jin2020(per_goal=N0, budget=800, bonus_scale=1e-3, delta=0.1, faithful=faithful)
-        found = jax.tree.map(lambda x: x[0], bounds_of(one, problem.space, episodes[-1][2].euler, [goal]))
-        _, up, lo = literal.euler(counts, goal, N0, 0.1, faithful, 1e-3, found.policy)
-        np.testing.assert_allclose(found.up, up[:4], rtol=0, atol=1e-9)
-        np.testing.assert_allclose(found.lo, lo[:4], rtol=0, atol=1e-9)
-        assert (found.lo[0] > 0).any()
+    for is_faithful in (False, True):
+        variant = Jin2020(per_goal=N0, budget=800, bonus_scale=1e-3, delta=0.1, faithful=is_faithful)
+        euler_result = jax.tree.map(
+            lambda x: x[0], euler_bounds(variant, problem.space, episodes[-1][2].euler, [goal])
+        )
+        _, upper, lo = literal.euler(counts, goal, N0, 0.1, is_faithful, 1e-3, euler_result.policy)
+        np.testing.assert_allclose(euler_result.up, upper[:4], rtol=0, atol=1e-9)
+        np.testing.assert_allclose(euler_result.lo, lo[:4], rtol=0, atol=1e-9)
+        assert (euler_result.lo[0] > 0).any()
 
 
-@pytest.mark.parametrize(("faithful", "pool_steps"), [(False, False), (True, True)])
-def test_the_bounds_of_euler_hold(faithful, pool_steps):
+@pytest.mark.parametrize(("is_faithful", "pool_steps"), [(False, False), (True, True)])
+def test_the_bounds_of_euler_hold(is_faithful, pool_steps):
     """lo <= V^pi <= V* <= up, at all steps and states, for all goals: 200 seeds with the paper's constants.
 
     They fail with probability 0.1 for each seed at most: more than 45 of 200 with less than 1e-6. With 1e-3 of the
     bonus they fail for most.
     """
     problem, N0, seeds = random_problem(S=2, A=2, H=3, seed=1), 200, 200
-    options = {"per_goal": N0, "budget": 10_000, "delta": 0.1, "faithful": faithful, "pool_steps": pool_steps}
-    states, _ = explored(
+    options = {
+        "per_goal": N0,
+        "budget": 10_000,
+        "delta": 0.1,
+        "faithful": is_faithful,
+        "pool_steps": pool_steps,
+    }
+    states, _ = explore_seeds(
         problem, Jin2020(**options), N0, seeds
     )  # all for the first goal, but visits serve for any
     (H, S, A), P = problem.space.sizes, np.broadcast_to(problem.kernel().dense(), (3, 2, 2, 2))
     goals = list(np.ndindex(H, S))
 
     def failures(scale):
-        found = bounds_of(Jin2020(bonus_scale=scale, **options), problem.space, states.euler, goals)
-        failed = np.zeros(seeds, bool)
+        euler_result = euler_bounds(Jin2020(bonus_scale=scale, **options), problem.space, states.euler, goals)
+        is_wrong = np.zeros(seeds, bool)
         for i, goal in enumerate(goals):
-            reward, policy = np.zeros((H, S, A)), found.policy[:, i]
+            reward, policy = np.zeros((H, S, A)), euler_result.policy[:, i]
             reward[goal] = 1
-            best, own = best_values(P, reward)[:H], values_of(P, reward, policy)
-            ordered = (found.lo[:, i] <= own + 1e-9) & (own <= best + 1e-9) & (best <= found.up[:, i] + 1e-9)
-            failed |= ~ordered.all((1, 2))
-        return failed.sum()
+            best, values = best_values(P, reward)[:H], policy_values(P, reward, policy)
+            is_ordered = (
+                (euler_result.lo[:, i] <= values + 1e-9)
+                & (values <= best + 1e-9)
+                & (best <= euler_result.up[:, i] + 1e-9)
+            )
+            is_wrong |= ~is_ordered.all((1, 2))
+        return is_wrong.sum()
 
     assert failures(1.0) <= 45
     assert failures(1e-3) > 100
 
 
-def values_of(P, reward, policy):
+def policy_values(P, reward, policy):
     """V [N, H, S] of policies [N, H, S] in tables [H, S, A, S]."""
     V = np.zeros((len(policy), len(P) + 1, P.shape[1]))
     for h in reversed(range(len(P))):
@@ -174,7 +186,7 @@ def test_every_significant_state_is_covered():
     assert 0 < literal.most_reach(tables, 2, 3, 0) < 1e-5
 
 
-def table_of(problem, P):
+def table(problem, P):
     """Tables [H, S, A, S] as frequencies, for planners."""
     return Frequencies(np.ones(P.shape[:3], np.int32), np.stack([slots_first(x) for x in P]))
 
@@ -182,40 +194,40 @@ def table_of(problem, P):
 def test_policy_gradient_is_the_printed_one_and_a_huge_step_is_policy_iteration(x64):
     problem, rng = random_problem(S=3, A=3, H=4), np.random.default_rng(0)
     P, reward = rng.dirichlet(np.ones(3), (4, 3, 3)), rng.random((4, 3, 3))
-    seen, space = table_of(problem, P), to_device(problem.space)
+    counts, space = table(problem, P), to_device(problem.space)
     for eta, T in ((0.3, 7), (2.0, 15)):
-        ours = natural_policy_gradient(space, seen, reward, eta, T)
+        policy = natural_policy_gradient(space, counts, reward, eta, T)
         np.testing.assert_allclose(
-            ours, literal.natural_policy_gradient(P, reward, eta, T), rtol=0, atol=1e-9
+            policy, literal.natural_policy_gradient(P, reward, eta, T), rtol=0, atol=1e-9
         )
     for T in (1, 2, 3):
-        ours = natural_policy_gradient(space, seen, reward, 1e6, T)
-        np.testing.assert_allclose(ours, literal.policy_iteration(P, reward, T), rtol=0, atol=1e-9)
+        policy = natural_policy_gradient(space, counts, reward, 1e6, T)
+        np.testing.assert_allclose(policy, literal.policy_iteration(P, reward, T), rtol=0, atol=1e-9)
 
 
 def test_policy_gradient_loses_no_more_than_its_theorem_says(x64):
     """H log A/(eta T) + H^2/T, for rewards in [0, 1] per step; and the last greedy step does not do worse."""
     problem, rng = random_problem(S=3, A=3, H=4), np.random.default_rng(1)
     P, reward = rng.dirichlet(np.ones(3), (4, 3, 3)), rng.random((4, 3, 3))
-    seen, space, best = table_of(problem, P), to_device(problem.space), best_values(P, reward)[0, 0]
+    counts, space, best = table(problem, P), to_device(problem.space), best_values(P, reward)[0, 0]
     for eta, T in ((0.5, 20), (1.0, 60)):
-        pi = np.asarray(natural_policy_gradient(space, seen, reward, eta, T))
-        lost = best - pi[0, 0] @ literal.q_of(P, reward, pi)[0, 0]
-        assert 0 < lost <= 4 * np.log(3) / (eta * T) + 16 / T
+        pi = np.asarray(natural_policy_gradient(space, counts, reward, eta, T))
+        loss = best - pi[0, 0] @ literal.q_values(P, reward, pi)[0, 0]
+        assert 0 < loss <= 4 * np.log(3) / (eta * T) + 16 / T
     explorer = Jin2020(planner="natural-policy-gradient", eta=0.5, iterations=20, per_goal=1, budget=100)
     model = to_device(problem.model)
     state = explorer.init(model)
-    state = type(state)(**{**vars(state), "seen": seen})
+    state = type(state)(**{**vars(state), "seen": counts})
     plan = eqx.filter_jit(
         lambda model, state, reward: explorer.plan(model, state, model.init_evidence(ladder()), reward)
     )
     policy, V = plan(model, state, reward)
-    greedy = literal.q_of(P, reward, np.eye(3)[np.asarray(policy)])
+    greedy = literal.q_values(P, reward, np.eye(3)[np.asarray(policy)])
     np.testing.assert_allclose(
         V[0], np.take_along_axis(greedy[0], np.asarray(policy)[0][:, None], 1)[:, 0], atol=1e-12
     )
-    pi = np.asarray(natural_policy_gradient(space, seen, reward, 0.5, 20))
-    assert pi[0, 0] @ literal.q_of(P, reward, pi)[0, 0] <= float(V[0, 0]) + 1e-12 <= best + 1e-9
+    pi = np.asarray(natural_policy_gradient(space, counts, reward, 0.5, 20))
+    assert pi[0, 0] @ literal.q_values(P, reward, pi)[0, 0] <= float(V[0, 0]) + 1e-12 <= best + 1e-9
 
 
 def test_only_replayed_episodes_make_its_model_and_both_planners_agree(x64):
@@ -227,11 +239,11 @@ def test_only_replayed_episodes_make_its_model_and_both_planners_agree(x64):
     assert run.explorer.claim(problem.model, run.progress.state) is None
     prob = dense_tables(problem.space, run.progress.state.seen.prob)
     np.testing.assert_allclose(prob.sum(-1), 1.0, atol=1e-12)
-    reward, (model, now) = hf.occupancy(problem, 2), to_device((problem.model, run.progress))
+    reward, (model, progress) = hf.occupancy(problem, 2), to_device((problem.model, run.progress))
     other = Jin2020(planner="natural-policy-gradient", eta=50.0, iterations=200, budget=600)
-    given = model, now.state, now.evidence, reward
-    found = [jitted(x.plan, *given).V[0, 0] for x in (run.explorer, other)]
-    assert float(found[0]) == pytest.approx(float(found[1]), abs=1e-3)
+    args = model, progress.state, progress.evidence, reward
+    values = [jitted(x.plan, *args).V[0, 0] for x in (run.explorer, other)]
+    assert float(values[0]) == pytest.approx(float(values[1]), abs=1e-3)
 
 
 def test_the_toy_of_the_papers_figure_has_an_insignificant_state():

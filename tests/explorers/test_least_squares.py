@@ -23,7 +23,7 @@ from tests.reference.linear_models import T_data, T_literal, T_model, random_lin
 
 
 @eqx.filter_jit
-def carried(model, sums, lam):
+def backup(model, sums, lam):
     """Q and V of an uncertainty below its cap."""
     fit = Fit.of(sums, lam)
     return value_iteration(model, fit, jnp.sqrt(norms_sq(model, fit.W)), low=0.0)
@@ -31,35 +31,35 @@ def carried(model, sums, lam):
 
 def test_the_sums_of_instance_T_are_those_of_the_evidence_step_by_step(x64):
     model = T_model()
-    own, evidence = T_data(model)
-    Lam = np.asarray(own.gram) + np.eye(2)
+    literal_sums, evidence = T_data(model)
+    Lam = np.asarray(literal_sums.gram) + np.eye(2)
     np.testing.assert_allclose(Lam[0], [[3.703125, 0.921875], [0.921875, 1.453125]], atol=1e-12)
     pooled = current_sums(None, evidence)
     np.testing.assert_allclose(pooled.gram[0] + np.eye(2), [[5.9375, 3.0625], [3.0625, 4.9375]], atol=1e-12)
-    np.testing.assert_allclose(pooled.cross[0], own.cross.sum(0), atol=1e-12)
-    assert current_sums(own, evidence) is own
-    for is_pooled, sums in ((False, own), (True, pooled)):
+    np.testing.assert_allclose(pooled.cross[0], literal_sums.cross.sum(0), atol=1e-12)
+    assert current_sums(literal_sums, evidence) is literal_sums
+    for is_pooled, sums in ((False, literal_sums), (True, pooled)):
         phi, Lam, C = T_literal(1.0, is_pooled)
-        Q, V = literal.back(phi, Lam, C, literal.norms(phi, Lam), 0.0, np.inf)
-        found = carried(model, sums, 1.0)
-        np.testing.assert_allclose(np.swapaxes(found.Q, 1, 2), Q, rtol=0, atol=1e-12)
-        np.testing.assert_allclose(found.V, V, rtol=0, atol=1e-12)
+        Q, V = literal.backup(phi, Lam, C, literal.norms(phi, Lam), 0.0, np.inf)
+        result = backup(model, sums, 1.0)
+        np.testing.assert_allclose(np.swapaxes(result.Q, 1, 2), Q, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(result.V, V, rtol=0, atol=1e-12)
 
 
 def test_a_weight_is_as_many_transitions_and_what_was_not_seen_adds_nothing(x64):
     model = T_model()
-    nothing = Sums.empty(model, 3)
+    empty = Sums.empty(model, 3)
     trajectory = Trajectory(np.int32([0, 1, 3, 3]), np.int32([0, 1, 0]), np.int32([1, UNSEEN, -1]))
     learn = eqx.filter_jit(Sums.learn)
-    once = learn(nothing, model, trajectory)
-    assert not np.asarray(once.gram)[1:].any()
-    assert not np.asarray(once.cross)[1:].any()
-    np.testing.assert_allclose(once.cross[0, :, 1], model.phi[0, 0])
-    twice, doubled = learn(once, model, trajectory), learn(nothing, model, trajectory, np.full(3, 2.0))
-    for x, y in zip(jax.tree.leaves(twice), jax.tree.leaves(doubled)):
+    single = learn(empty, model, trajectory)
+    assert not np.asarray(single.gram)[1:].any()
+    assert not np.asarray(single.cross)[1:].any()
+    np.testing.assert_allclose(single.cross[0, :, 1], model.phi[0, 0])
+    repeated, weighted = learn(single, model, trajectory), learn(empty, model, trajectory, np.full(3, 2.0))
+    for x, y in zip(jax.tree.leaves(repeated), jax.tree.leaves(weighted)):
         np.testing.assert_allclose(x, y, rtol=1e-15)
     pooled = learn(Sums.empty(model, 1), model, trajectory)
-    np.testing.assert_allclose(pooled.gram[0], once.gram[0])
+    np.testing.assert_allclose(pooled.gram[0], single.gram[0])
 
 
 def test_norms_by_products_of_features_and_by_the_root_are_the_same(x64, monkeypatch):
@@ -74,37 +74,37 @@ def test_norms_by_products_of_features_and_by_the_root_are_the_same(x64, monkeyp
 def test_larger_features_with_a_larger_ridge_change_nothing(x64):
     """phi -> c phi, lam -> c^2 lam."""
     model = T_model()
-    Q = carried(model, T_data(model)[0], 0.3).Q
+    Q = backup(model, T_data(model)[0], 0.3).Q
     for c in (0.01, 50.0):
         scaled = eqx.tree_at(lambda x: x.phi, model, c * model.phi)
-        again = carried(scaled, T_data(scaled)[0], 0.3 * c**2)
-        np.testing.assert_allclose(again.Q, Q, rtol=1e-11)
+        rescaled = backup(scaled, T_data(scaled)[0], 0.3 * c**2)
+        np.testing.assert_allclose(rescaled.Q, Q, rtol=1e-11)
 
 
 def test_other_names_of_states_are_other_names_of_values(x64):
     model, names = T_model(), np.array([2, 0, 3, 1])
-    renamed = eqx.tree_at(lambda x: x.phi, model, jnp.zeros_like(model.phi).at[names].set(model.phi))
+    permuted = eqx.tree_at(lambda x: x.phi, model, jnp.zeros_like(model.phi).at[names].set(model.phi))
     _, _, s, a = literal.instance()
     sums = Sums.empty(model, 3)
     for x, y in zip(names[s].astype(np.int32), a.astype(np.int32)):
-        sums = sums.learn(renamed, Trajectory(x, y, x[1:]))
-    V, again = carried(model, T_data(model)[0], 1.0).V, carried(renamed, sums, 1.0).V
-    np.testing.assert_allclose(np.asarray(again)[:, names], V, rtol=0, atol=1e-13)
+        sums = sums.learn(permuted, Trajectory(x, y, x[1:]))
+    V, permuted_V = backup(model, T_data(model)[0], 1.0).V, backup(permuted, sums, 1.0).V
+    np.testing.assert_allclose(np.asarray(permuted_V)[:, names], V, rtol=0, atol=1e-13)
 
 
 def test_mass_that_the_ridge_takes_is_one_where_nothing_was_seen_and_vanishes_with_data(x64):
     model = T_model()
-    nothing, own = Sums.empty(model, 1), T_data(model)[0]
-    np.testing.assert_array_equal(Fit.of(nothing, 0.1).missing(model), 1.0)
-    much = jax.tree.map(lambda x: 1e9 * x, own)
-    np.testing.assert_allclose(Fit.of(much, 0.1).missing(model), 0.0, atol=1e-8)
+    empty, sums = Sums.empty(model, 1), T_data(model)[0]
+    np.testing.assert_array_equal(Fit.of(empty, 0.1).missing(model), 1.0)
+    large_sums = jax.tree.map(lambda x: 1e9 * x, sums)
+    np.testing.assert_allclose(Fit.of(large_sums, 0.1).missing(model), 0.0, atol=1e-8)
 
 
 def test_ties_are_settled_by_lot_and_nothing_else_is(x64):
     Q = jnp.asarray(np.tile([[1.0], [2.0], [2.0], [0.0]], (50, 1, 40)))
     keys = jax.random.split(jax.random.key(0), 2)
-    first, again, other = (np.asarray(greedy_random_ties(key, Q)) for key in (keys[0], keys[0], keys[1]))
-    np.testing.assert_array_equal(first, again)
+    first, repeated, other = (np.asarray(greedy_random_ties(key, Q)) for key in (keys[0], keys[0], keys[1]))
+    np.testing.assert_array_equal(first, repeated)
     assert (first != other).any()
     assert set(first.ravel()) == {1, 2}
     assert abs((first == 1).sum() - 1000) < 5 * np.sqrt(500)  # five standard deviations: below 1e-6

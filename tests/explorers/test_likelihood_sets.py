@@ -21,24 +21,24 @@ from tests.reference import variance_bound as twin
 EXPLORER = "hf-ucrl-rfe++"
 
 
-def explored(problem, episodes=200, seed=0, **options):
-    how = {"sets": "likelihood", "chains": 1, "sweeps": 4} | options
-    return hf.explore(problem, EXPLORER, episodes=episodes, seed=seed, progress=False, **how)
+def explore(problem, episodes=200, seed=0, **options):
+    settings = {"sets": "likelihood", "chains": 1, "sweeps": 4} | options
+    return hf.explore(problem, EXPLORER, episodes=episodes, seed=seed, progress=False, **settings)
 
 
 @pytest.fixture(scope="module")
 def run():
-    return explored(hf.make("river-swim", states=5, horizon=6))
+    return explore(hf.make("river-swim", states=5, horizon=6))
 
 
 def dense_tilts(confidence):
     """z [S, A, S, q] of the successors, one by one."""
     succ, z = np.asarray(confidence.space.succ), np.asarray(confidence.tilts)
     S, A, n = succ.shape
-    found = np.zeros((S, A, S, z.shape[-1]))
+    dense = np.zeros((S, A, S, z.shape[-1]))
     for s, a, j in product(range(S), range(A), range(n)):
-        found[s, a, succ[s, a, j]] += z[s, a, j]
-    return found
+        dense[s, a, succ[s, a, j]] += z[s, a, j]
+    return dense
 
 
 def relaxed_twin(P, z, H):
@@ -81,23 +81,23 @@ def test_the_claim_is_the_least_of_U_T_N_and_the_evidence_written_out(run, x64):
 @pytest.mark.parametrize("name", ["river-swim", "zoned-grid", "random-mixture"])
 def test_the_set_is_inside_the_ball_that_is_claimed(name, x64):
     """Every member of the set, also on its boundary: |(P_theta - P_hat) f| <= 2 beta ||f|| for random f."""
-    run = explored(hf.make(name, horizon=6), 60)
+    run = explore(hf.make(name, horizon=6), 60)
     for delta in (0.5, 0.05):
         confidence = run.confidence(delta)
-        prepared = prepared_in(run.problem.space, confidence)
-        F = np.moveaxis(np.asarray(prepared.F_tilde), (-1, -2), (0, 1))
+        prepared_model = prepared_in(run.problem.space, confidence)
+        F = np.moveaxis(np.asarray(prepared_model.F_tilde), (-1, -2), (0, 1))
         rng = np.random.default_rng(1)
         members = testing.boundary_parameters(run, delta, 12, rng)
         assert len(members)
-        used, n = np.asarray(run.problem.space.reachable), F.shape[-1]
+        is_used, n = np.asarray(run.problem.space.reachable), F.shape[-1]
         for theta in members:
-            off = np.asarray(run.problem.model.kernel(theta).prob) - np.asarray(confidence.kernel.prob)
+            offset = np.asarray(run.problem.model.kernel(theta).prob) - np.asarray(confidence.kernel.prob)
             for f in rng.random((20, n)) > 0.5:
                 width = 2 * BETA * np.linalg.norm(F @ f, axis=-1)
-                assert (np.abs(off @ f) <= width * (1 + 1e-9) + 1e-9)[used].all()
+                assert (np.abs(offset @ f) <= width * (1 + 1e-9) + 1e-9)[is_used].all()
 
 
-def attacked(run, delta, rng):
+def attack(run, delta, rng):
     """Whether theta_star is in the set, and the largest loss in it that was found, as a share of the claim."""
     confidence, claim = run.confidence(delta), run.certificate(delta, method="paper")
     space = run.problem.space
@@ -112,25 +112,25 @@ def attacked(run, delta, rng):
 
 
 def losses(seeds, episodes, delta=0.5):
-    problem, found = small.dense(S=3, horizon=4), []
+    problem, rows = small.dense(S=3, horizon=4), []
     for seed in seeds:
-        run = explored(problem, episodes, seed)
+        run = explore(problem, episodes, seed)
         if not run.certificate(delta).is_rejected:
-            found.append(attacked(run, delta, np.random.default_rng(seed)))
-    return np.array(found)
+            rows.append(attack(run, delta, np.random.default_rng(seed)))
+    return np.array(rows)
 
 
 def test_no_plan_loses_more_than_is_claimed_at_even_odds():
     """delta = 0.5, so sets are small. While theta_star is in the set this is certain, for every seed."""
-    found = losses(range(12), 150)
-    assert found[:, 0].sum() > 3
-    assert (found[found[:, 0] > 0, 1] <= 1).all()
+    rows = losses(range(12), 150)
+    assert rows[:, 0].sum() > 3
+    assert (rows[rows[:, 0] > 0, 1] <= 1).all()
 
 
 @pytest.mark.slow
 def test_no_violation_in_a_thousand_runs():
-    found = losses(range(1000), 150)
-    is_in, ratio = found.T
+    rows = losses(range(1000), 150)
+    is_in, ratio = rows.T
     assert (ratio[is_in > 0] <= 1).all()
     assert (ratio <= 1).all()  # 0 violations: also where theta_star left the set. The seeds are fixed
     print(f"{(is_in > 0).mean():.3f} inside, largest share {ratio.max():.3f}")
@@ -144,7 +144,7 @@ def test_no_member_of_the_set_loses_more_than_is_claimed():
         small.dense(S=4, horizon=6, seed=3),
         hf.make("river-swim", horizon=6),
     ):
-        run = explored(problem, 300)
+        run = explore(problem, 300)
         confidence, claim = run.confidence(0.5), run.certificate(0.5, method="paper")
         support = confidence.kernel.dense() > 0
         programme = claim_adversary.Programme(confidence.kernel.dense(), support, problem.horizon)
@@ -157,15 +157,15 @@ def test_no_member_of_the_set_loses_more_than_is_claimed():
 def test_what_is_explored_with_written_out(run, x64):
     """The bet of the least slack per episode, the information of its data at the predictor, its inverse times 2 W."""
     model, evidence = run.problem.model, run.evidence
-    near = explored_with(*to_device((model, evidence)), 0.05)
+    ball = explored_with(*to_device((model, evidence)), 0.05)
     valid, theta = model.valid, np.asarray(evidence.theta)
     rows, Z, free = np.asarray(valid.rows), np.asarray(valid.basis), np.asarray(valid.free)
     p, pseudo = rows @ theta, 0.5 * min(1, valid.num_free / free.sum())
-    begun = [j for j in range(len(evidence.starts)) if evidence.episodes > evidence.starts[j]]
+    started = [j for j in range(len(evidence.starts)) if evidence.episodes > evidence.starts[j]]
 
     def slack(j):
-        gained = sum(N * np.log(x) for N, x in zip(evidence.since[j], p) if N)
-        return float(evidence.loss[j] - np.log(0.05 * evidence.weights[j]) + gained)
+        log_gain = sum(N * np.log(x) for N, x in zip(evidence.since[j], p) if N)
+        return float(evidence.loss[j] - np.log(0.05 * evidence.weights[j]) + log_gain)
 
     def information(counts):
         F = np.zeros((valid.num_free,) * 2)
@@ -174,16 +174,16 @@ def test_what_is_explored_with_written_out(run, x64):
                 F += (N + pseudo) * np.outer(Z.T @ row, Z.T @ row) / x**2
         return F
 
-    best = min(begun, key=lambda j: slack(j) / (evidence.episodes - evidence.starts[j]))
+    best = min(started, key=lambda j: slack(j) / (evidence.episodes - evidence.starts[j]))
     inv = 2 * max(slack(best), 1.0) * Z @ np.linalg.inv(information(evidence.since[best])) @ Z.T
-    np.testing.assert_allclose(near.theta, theta)
-    np.testing.assert_allclose(near.inv, inv, rtol=1e-8, atol=1e-9 * np.abs(inv).max())
-    assert float(near.log_det) == pytest.approx(np.linalg.slogdet(information(evidence.row_counts))[1])
+    np.testing.assert_allclose(ball.theta, theta)
+    np.testing.assert_allclose(ball.inv, inv, rtol=1e-8, atol=1e-9 * np.abs(inv).max())
+    assert float(ball.log_det) == pytest.approx(np.linalg.slogdet(information(evidence.row_counts))[1])
 
 
 def test_a_drawn_start():
     """U and T are means over the start."""
-    run = explored(small.dense(start=np.array([0.5, 0.25, 0.25, 0.0])), 100)
+    run = explore(small.dense(start=np.array([0.5, 0.25, 0.25, 0.0])), 100)
     claim, rng = run.certificate(0.5, method="paper"), np.random.default_rng(0)
     assert claim.eps < 1
     for _ in range(20):
@@ -192,7 +192,7 @@ def test_a_drawn_start():
 
 
 def test_after_one_episode_nothing_is_claimed():
-    run = explored(hf.make("river-swim", states=4, horizon=5), 1)
+    run = explore(hf.make("river-swim", states=4, horizon=5), 1)
     claim = run.certificate(method="paper")
     assert claim.eps == 1.0
     assert claim.is_vacuous
@@ -209,7 +209,7 @@ def test_after_one_episode_nothing_is_claimed():
     ],
 )
 def test_foreign_shapes(shape):
-    run = explored(hf.make("random-mixture", **shape), 20, sweeps=2)
+    run = explore(hf.make("random-mixture", **shape), 20, sweeps=2)
     claim = run.certificate(method="paper")
     assert 0 <= claim.eps <= 1
     if shape["dim"] == 1 or shape["horizon"] == 1:
@@ -218,9 +218,9 @@ def test_foreign_shapes(shape):
 
 def test_options_of_the_regressions_are_refused_and_the_claim_is_for_any_delta(run):
     with pytest.raises(OptionError, match="scale is an option of sets='regression'"):
-        explored(run.problem, 1, scale=2.0)
+        explore(run.problem, 1, scale=2.0)
     with pytest.raises(OptionError, match="sets is 'other'"):
-        explored(run.problem, 1, sets="other")
+        explore(run.problem, 1, sets="other")
     eps = [run.certificate(delta, method="paper").eps for delta in (0.5, 0.05, 0.001)]
     assert eps[0] <= eps[1] <= eps[2]
 
@@ -251,8 +251,8 @@ def test_the_pseudo_value_and_the_change_of_measure_of_the_rate(seed):
     P, z = rng.dirichlet(np.ones(S), S), rng.normal(size=(S, S, 2)) * 10 ** rng.uniform(-2, -0.5)
     z -= z.mean(1, keepdims=True)  # sums to zero
     u = rng.normal(size=2)
-    off = z @ (u / np.linalg.norm(u))
-    P_star = P + off * min(1, 0.9 * (P / np.maximum(np.abs(off), 1e-300)).min())
+    offset = z @ (u / np.linalg.norm(u))
+    P_star = P + offset * min(1, 0.9 * (P / np.maximum(np.abs(offset), 1e-300)).min())
     rho = (np.linalg.norm(z, axis=-1) ** 2 / P).sum(1)  # rho^2
     kl = (P_star * np.log(P_star / P)).sum(1)
     assert (kl <= rho + 1e-12).all()

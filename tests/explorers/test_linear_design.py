@@ -32,13 +32,13 @@ def test_twenty_episodes_agree_with_plain_loops(steps):
     problem, explorer = random_linear(), LinearDesign(steps=steps)
     phi = np.asarray(problem.model.phi)
     data = literal.Data(phi, problem.horizon)
-    for state, trajectory, after in follow(problem, explorer, 20, gathers=True):
+    for state, trajectory, updated in follow(problem, explorer, 20, gathers=True):
         Q, V = literal.design(phi, *data.tables(0.1, steps == "pooled"))
         assert float(state.promise) == pytest.approx(V[0, 1], abs=1e-9)
         attains(state.policy, Q)
         data.add(trajectory.s, trajectory.a)
         if steps == "own":
-            np.testing.assert_allclose(after.sums.cross, data.cross, atol=1e-12)
+            np.testing.assert_allclose(updated.sums.cross, data.cross, atol=1e-12)
 
 
 def test_pooled_K_T_over_d_tends_to_one_and_beats_random_actions():

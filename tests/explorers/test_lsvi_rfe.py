@@ -27,25 +27,25 @@ def test_the_numbers_of_instance_T(x64):
     model, explorer = T_model(), LSVIRFE(steps="own")
     sums, evidence = T_data(model)
     state = eqx.tree_at(lambda x: (x.weighted, x.sums), explorer.init(model), (sums, sums))
-    found = explorer.choose(jax.random.key(0), model, state, evidence)
-    assert float(found.sigma_sq[0, 1, 0]) == pytest.approx(0.716747655302, abs=1e-9)
+    choice = explorer.choose(jax.random.key(0), model, state, evidence)
+    assert float(choice.sigma_sq[0, 1, 0]) == pytest.approx(0.716747655302, abs=1e-9)
     assert 0.145904358971 + 0.570843296331 == pytest.approx(0.716747655302, abs=1e-11)
     phi, Lam, C = T_literal(1.0, False)
     Q, V, sigma_sq = literal.lsvi_rfe(phi, Lam, C, Lam, C)
     np.testing.assert_allclose(V[1], V_2, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(np.swapaxes(found.sigma_sq, 1, 2), sigma_sq, rtol=0, atol=1e-9)
-    attains(found.policy, Q)
+    np.testing.assert_allclose(np.swapaxes(choice.sigma_sq, 1, 2), sigma_sq, rtol=0, atol=1e-9)
+    attains(choice.policy, Q)
 
 
 @pytest.mark.parametrize("steps", ["own", "pooled"])
 def test_twenty_episodes_agree_with_plain_loops(steps):
     problem, explorer, is_pooled = random_linear(), LSVIRFE(steps=steps), steps == "pooled"
     phi, H = np.asarray(problem.model.phi), problem.horizon
-    weighted, plain = literal.Data(phi, H), literal.Data(phi, H)
+    weighted, unweighted = literal.Data(phi, H), literal.Data(phi, H)
     heaviest = 1.0
-    for state, trajectory, after in follow(problem, explorer, 20, gathers=True):
+    for state, trajectory, updated in follow(problem, explorer, 20, gathers=True):
         Q, V, sigma_sq = literal.lsvi_rfe(
-            phi, *weighted.tables(1.0, is_pooled), *plain.tables(1.0, is_pooled)
+            phi, *weighted.tables(1.0, is_pooled), *unweighted.tables(1.0, is_pooled)
         )
         assert float(state.value) == pytest.approx(V[0, 1], abs=1e-9)
         attains(state.policy, Q)
@@ -53,8 +53,8 @@ def test_twenty_episodes_agree_with_plain_loops(steps):
         weight = 1 / sigma_sq[range(H), trajectory.s[:-1], trajectory.a]
         heaviest = max(heaviest, weight.max())
         weighted.add(trajectory.s, trajectory.a, weight)
-        plain.add(trajectory.s, trajectory.a)
-        np.testing.assert_allclose(after.weighted.gram.sum(0), weighted.gram.sum(0), rtol=0, atol=1e-9)
+        unweighted.add(trajectory.s, trajectory.a)
+        np.testing.assert_allclose(updated.weighted.gram.sum(0), weighted.gram.sum(0), rtol=0, atol=1e-9)
     assert 1 < heaviest <= H
 
 

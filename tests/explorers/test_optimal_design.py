@@ -18,7 +18,7 @@ def test_the_design_promises_as_much_as_the_best_of_all_policies():
     rng = np.random.default_rng(0)
     counts, theta = rng.integers(0, 20, len(valid.rows)), valid.center
     with jax.enable_x64(True):
-        policy, promise = jitted(design, *to_device((model.space, valid, counts, theta)))
+        policy, predicted = jitted(design, *to_device((model.space, valid, counts, theta)))
     P, z, p = model.kernel(theta).dense(), valid.rows @ valid.basis, valid.rows @ theta
     real = ~valid.virtual
     pseudo = valid.num_free / (2 * valid.free.sum())
@@ -27,9 +27,9 @@ def test_the_design_promises_as_much_as_the_best_of_all_policies():
     for s, a, j in np.ndindex(valid.row_of.shape):
         r = valid.row_of[s, a, j]
         gain[s, a] += z[r] @ np.linalg.solve(F, z[r]) / p[r]
-    every = [ref.expected_sum(P, gain, each, model.space.start) for each in ref.policies(3, 2, 2)]
-    assert promise == pytest.approx(max(every))
-    assert ref.expected_sum(P, gain, np.asarray(policy), model.space.start) == pytest.approx(max(every))
+    sums = [ref.expected_sum(P, gain, candidate, model.space.start) for candidate in ref.policies(3, 2, 2)]
+    assert predicted == pytest.approx(max(sums))
+    assert ref.expected_sum(P, gain, np.asarray(policy), model.space.start) == pytest.approx(max(sums))
 
 
 @pytest.fixture(scope="module")
@@ -44,16 +44,16 @@ def runs():
 
 def test_exploration_is_near_the_best_design_in_hindsight_and_far_better_than_random(runs):
     """K T / q is at least 1 for the best design; here about 1.0 against 3 and more: no seed comes near the limits."""
-    found = {}
+    eps = {}
     for name, run in runs.items():
         space, valid = run.problem.space, run.problem.model.valid
         with jax.enable_x64(True):
             parts = to_device(
                 (space, valid, np.asarray(run.evidence.row_counts), np.asarray(run.evidence.theta))
             )
-            found[name] = 300 * float(jitted(design, *parts)[1]) / valid.num_free
-    assert 0.8 < found["optimal-design"] < 1.3
-    assert found["uniform"] > 1.5 * found["optimal-design"]
+            eps[name] = 300 * float(jitted(design, *parts)[1]) / valid.num_free
+    assert 0.8 < eps["optimal-design"] < 1.3
+    assert eps["uniform"] > 1.5 * eps["optimal-design"]
 
 
 def test_better_designs_give_smaller_certificates(runs):

@@ -11,7 +11,7 @@ from horizonfree.explorers.rf_express import RFExpress, error_bound
 from tests.reference import rf_ucrl as literal
 from tests.reference.episodes import follow
 from tests.reference.jitted import jitted
-from tests.reference.tables import dense_tables, double_chain, explored, q_values, random_problem
+from tests.reference.tables import dense_tables, double_chain, explore_seeds, q_values, random_problem
 
 
 def test_the_thresholds_are_those_of_the_paper(x64):
@@ -59,17 +59,17 @@ def test_twenty_episodes_agree_with_the_printed_algorithm(clip, bonus_scale, poo
     model, (H, S, A) = to_device(problem.model), problem.space.sizes
     explorer = RFExpress(clip=clip, bonus_scale=bonus_scale, pool_steps=pool_steps, delta=delta)
     counts, below = literal.Counts(H, S, A, pool_steps), 0
-    for state, trajectory, after in follow(problem, explorer, 20, gathers=True):
+    for state, trajectory, updated in follow(problem, explorer, 20, gathers=True):
         W = literal.rf_express(counts, delta, clip, bonus_scale)
-        chosen = np.take_along_axis(W, state.policy[..., None], axis=2)[..., 0]
-        np.testing.assert_allclose(chosen, W.max(-1), rtol=1e-9, atol=1e-9)
+        chosen_W = np.take_along_axis(W, state.policy[..., None], axis=2)[..., 0]
+        np.testing.assert_allclose(chosen_W, W.max(-1), rtol=1e-9, atol=1e-9)
         assert float(state.error) == pytest.approx(W[0, 0].max(), rel=1e-9)
         below += float(state.error) < H
         counts.add(trajectory.s, trajectory.a)
         visits = counts.N.sum(-1).sum(0, keepdims=True) if pool_steps else counts.N.sum(-1)
-        np.testing.assert_array_equal(after.seen.visits, visits)
+        np.testing.assert_array_equal(updated.seen.visits, visits)
     assert below > 0 or bonus_scale == 1
-    assert explorer.w(model, after.seen) == pytest.approx(
+    assert explorer.w(model, updated.seen) == pytest.approx(
         literal.rf_express(counts, delta)[0, 0].max(), abs=1e-9
     )
 
@@ -86,7 +86,7 @@ def two_hundred():
     """200 seeds, and by how much values at the start are misjudged, for random policies and rewards."""
     problem = random_problem(S=3, A=2, H=4, seed=1)
     explorer = RFExpress(delta=DELTA)
-    states, _ = explored(problem, explorer, 300, SEEDS)
+    states, _ = explore_seeds(problem, explorer, 300, SEEDS)
     rng, (H, S, A) = np.random.default_rng(0), problem.space.sizes
     P_hat = dense_tables(problem.space, states.seen.prob)
     P, wrong = np.broadcast_to(problem.kernel().dense(), (H, S, A, S)), np.zeros(SEEDS)
@@ -97,39 +97,42 @@ def two_hundred():
     return problem, explorer, states, wrong
 
 
-def w_of(problem, explorer, states, bonus_scale):
+def error_bounds(problem, explorer, states, bonus_scale):
     with jax.enable_x64(True):
         model = to_device(problem.model)
         key = jax.random.key(0)
-        one = jax.jit(
+        compute = jax.jit(
             jax.vmap(
-                lambda seen: explorer.errors(
-                    key, model, seen, explorer.bonus(model, seen.visits), bonus_scale, True
+                lambda counts: explorer.errors(
+                    key, model, counts, explorer.bonus(model, counts.visits), bonus_scale, True
                 )
             )
         )
-        return to_numpy(one(to_device(states.seen)))
+        return to_numpy(compute(to_device(states.seen)))
 
 
 def test_values_at_the_start_are_misjudged_by_at_most_the_bound(two_hundred):
     """With the paper's constants W is at its cap here; with 1e-4 of them it is not, and 1e-7 of them would not do."""
     problem, explorer, states, wrong = two_hundred
     for scale in (1.0, 1e-4):
-        found = w_of(problem, explorer, states, scale)
-        assert (found.X >= 0).all()
-        assert (found.X <= problem.horizon).all()
-        assert (wrong > error_bound(found.first)).sum() <= MAX_FAILURES
-    assert (found.first < problem.horizon / 10).all()
-    assert (wrong > error_bound(w_of(problem, explorer, states, SMALLEST).first)).mean() > 0.5
+        W = error_bounds(problem, explorer, states, scale)
+        assert (W.X >= 0).all()
+        assert (W.X <= problem.horizon).all()
+        assert (wrong > error_bound(W.first)).sum() <= MAX_FAILURES
+    assert (W.first < problem.horizon / 10).all()
+    assert (wrong > error_bound(error_bounds(problem, explorer, states, SMALLEST).first)).mean() > 0.5
 
 
 def test_it_claims_with_the_papers_constants_and_nothing_where_steps_are_pooled():
     problem = random_problem(S=2, A=2, H=2)
-    for pool_steps, words in ((False, "vacuous: the paper's constants"), (True, "visits of each step apart")):
+    for pool_steps, message in (
+        (False, "vacuous: the paper's constants"),
+        (True, "visits of each step apart"),
+    ):
         run = hf.explore(problem, "rf-express", episodes=200, pool_steps=pool_steps, progress=False)
         claim = run.certificate(method="paper")
         assert claim.eps == 1.0
-        assert words in claim.summary()
+        assert message in claim.summary()
         assert run.certificate().eps < 1
 
 

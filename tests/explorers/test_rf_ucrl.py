@@ -19,7 +19,7 @@ from tests.reference.tables import (
     best_values,
     dense_tables,
     double_chain,
-    explored,
+    explore_seeds,
     filled_tables,
     q_values,
     random_problem,
@@ -39,8 +39,8 @@ def test_the_thresholds_are_those_of_the_paper(x64):
         assert float(RFUCRL(delta=delta).beta(model, np.float64([n]))[0]) == pytest.approx(expected, abs=5e-7)
         pooled = RFUCRL(delta=delta, pool_steps=True).beta(model, np.float64([n]))[0]
         assert float(pooled) == pytest.approx(expected - np.log(H), abs=5e-7)
-    one = random_problem(1, 2, 3).model
-    assert float(RFUCRL(delta=0.1).beta(one, np.float64([7]))[0]) == pytest.approx(np.log(120))
+    small_model = random_problem(1, 2, 3).model
+    assert float(RFUCRL(delta=0.1).beta(small_model, np.float64([7]))[0]) == pytest.approx(np.log(120))
 
 
 @pytest.mark.parametrize("pool_steps", [False, True])
@@ -83,23 +83,23 @@ def test_twenty_episodes_agree_with_the_printed_algorithm(clip, bonus_scale, poo
     model, (H, S, A) = to_device(problem.model), problem.space.sizes
     explorer = RFUCRL(clip=clip, bonus_scale=bonus_scale, pool_steps=pool_steps, delta=delta)
     counts, below = literal.Counts(H, S, A, pool_steps), 0
-    for state, trajectory, after in follow(problem, explorer, 20, gathers=True):
+    for state, trajectory, updated in follow(problem, explorer, 20, gathers=True):
         E = literal.rf_ucrl(counts, delta, clip, bonus_scale)
-        chosen = np.take_along_axis(E, state.policy[..., None], axis=2)[..., 0]
-        np.testing.assert_allclose(chosen, E.max(-1), rtol=1e-9, atol=1e-9)
+        chosen_E = np.take_along_axis(E, state.policy[..., None], axis=2)[..., 0]
+        np.testing.assert_allclose(chosen_E, E.max(-1), rtol=1e-9, atol=1e-9)
         assert float(state.error) == pytest.approx(E[0, 0].max(), abs=1e-9)
         below += float(state.error) < H - 1
         counts.add(trajectory.s, trajectory.a)
         visits = counts.N.sum(-1).sum(0, keepdims=True) if pool_steps else counts.N.sum(-1)
-        np.testing.assert_array_equal(after.seen.visits, visits)
+        np.testing.assert_array_equal(updated.seen.visits, visits)
         p_hat = [[[counts.p_hat(h, s, a) for a in range(A)] for s in range(S)] for h in range(H)]
-        np.testing.assert_allclose(dense_tables(problem.space, after.seen.prob), p_hat, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(dense_tables(problem.space, updated.seen.prob), p_hat, rtol=0, atol=1e-12)
     assert below > 0 or bonus_scale == 1
     largest = np.minimum(1, np.arange(H)[::-1])
-    theirs = [literal.rf_ucrl(counts, delta, largest=x)[0, 0].max() for x in (None, largest)]
-    np.testing.assert_allclose(explorer.bounds(model, after.seen), theirs, rtol=0, atol=1e-9)
+    expected = [literal.rf_ucrl(counts, delta, largest=x)[0, 0].max() for x in (None, largest)]
+    np.testing.assert_allclose(explorer.bounds(model, updated.seen), expected, rtol=0, atol=1e-9)
     reward = np.random.default_rng(0).random((H, S, A))
-    _, V = plan(explorer, model, to_device(after), model.init_evidence(ladder()), reward)
+    _, V = plan(explorer, model, to_device(updated), model.init_evidence(ladder()), reward)
     np.testing.assert_allclose(V, literal.value_iteration(counts, reward), rtol=0, atol=1e-9)
 
 
@@ -114,7 +114,7 @@ def two_hundred(request):
     """200 seeds with the paper's constants, and |Q_hat - Q| for random policies and rewards."""
     problem = random_problem(S=3, A=2, H=4, seed=1)
     explorer = RFUCRL(delta=DELTA, pool_steps=request.param, clip=True)
-    states, _ = explored(problem, explorer, 300, SEEDS)
+    states, _ = explore_seeds(problem, explorer, 300, SEEDS)
     rng, (H, S, A) = np.random.default_rng(0), problem.space.sizes
     P_hat = dense_tables(problem.space, states.seen.prob)
     P = np.broadcast_to(problem.kernel().dense(), (H, S, A, S))
@@ -124,37 +124,37 @@ def two_hundred(request):
         kinds = {"per-step": rng.integers(2, size=(H, S, A)).astype(float), "total": np.zeros((H, S, A))}
         kinds["total"][rng.integers(1, H)] = rng.integers(2, size=(S, 1))
         for kind, reward in kinds.items():
-            off = np.abs(q_values(P_hat, reward, policy) - q_values(P, reward, policy))
-            wrong[kind] = np.maximum(wrong[kind], off)
+            errors = np.abs(q_values(P_hat, reward, policy) - q_values(P, reward, policy))
+            wrong[kind] = np.maximum(wrong[kind], errors)
     return problem, explorer, states, wrong
 
 
 @eqx.filter_jit
-def bounds_of_each(explorer, model, seen, largest, bonus_scale):
-    def one(seen):
-        bonus = explorer.bonus(model, seen.visits)
-        return explorer.errors(jax.random.key(0), model, seen, bonus, largest, bonus_scale, True).X
+def all_error_bounds(explorer, model, counts, largest, bonus_scale):
+    def compute(counts):
+        bonus = explorer.bonus(model, counts.visits)
+        return explorer.errors(jax.random.key(0), model, counts, bonus, largest, bonus_scale, True).X
 
-    return jax.vmap(one)(seen)
+    return jax.vmap(compute)(counts)
 
 
-def bounds_of(problem, explorer, states, largest, bonus_scale=1.0):
+def error_bounds(problem, explorer, states, largest, bonus_scale=1.0):
     with jax.enable_x64(True):
-        given = to_device((problem.model, states.seen, largest))
-        return to_numpy(bounds_of_each(explorer, *given, bonus_scale))
+        args = to_device((problem.model, states.seen, largest))
+        return to_numpy(all_error_bounds(explorer, *args, bonus_scale))
 
 
 @pytest.mark.parametrize("kind", ["per-step", "total"])
 def test_values_are_misjudged_by_at_most_E(two_hundred, kind):
     """At all steps and pairs; a thirtieth of the bonus would not do."""
     problem, explorer, states, wrong = two_hundred
-    left = np.arange(problem.horizon)[::-1].astype(float)
-    largest = left if kind == "per-step" else np.minimum(left, 1)
-    E = bounds_of(problem, explorer, states, largest)
+    steps_left = np.arange(problem.horizon)[::-1].astype(float)
+    largest = steps_left if kind == "per-step" else np.minimum(steps_left, 1)
+    E = error_bounds(problem, explorer, states, largest)
     assert (E >= 0).all()
     assert (E <= largest[:, None, None]).all()
     assert (wrong[kind] > E + 1e-9).any((1, 2, 3)).sum() <= MAX_FAILURES
-    smaller = bounds_of(problem, explorer, states, largest, 1 / 30)
+    smaller = error_bounds(problem, explorer, states, largest, 1 / 30)
     assert (wrong[kind] > smaller + 1e-9).any((1, 2, 3)).mean() > 0.5
 
 
@@ -177,8 +177,8 @@ def test_the_certificate_is_twice_U_and_plans_keep_it(long_run):
     for seed in range(5):
         reward = np.random.default_rng(seed).random((3, 2, 2)) / 3
         policy = long_run.plan(reward, model="explorer").policy
-        lost = best_values(P, reward)[0, 0] - q_values(P, reward, policy)[0, 0, policy[0, 0]]
-        assert lost <= claim.eps
+        loss = best_values(P, reward)[0, 0] - q_values(P, reward, policy)[0, 0, policy[0, 0]]
+        assert loss <= claim.eps
 
 
 def test_the_rule_stops_where_E_reaches_half_of_eps(long_run):
@@ -215,8 +215,10 @@ def test_a_start_that_is_drawn_counts_by_its_mean(x64):
     problem = random_problem(start=[0.25, 0.0, 0.75])
     model, explorer = to_device(problem.model), RFUCRL(clip=True, bonus_scale=0.05)
     for state, _, _ in follow(problem, explorer, 12, gathers=True):
-        now, largest = to_device(state), np.arange(3.0, -1, -1)
-        E = errors(explorer, jax.random.key(0), model, now.seen, now.bonus, largest, 0.05, True).X
+        device_state, largest = to_device(state), np.arange(3.0, -1, -1)
+        E = errors(
+            explorer, jax.random.key(0), model, device_state.seen, device_state.bonus, largest, 0.05, True
+        ).X
         assert float(state.error) == pytest.approx(np.asarray(E).max(-1)[0] @ [0.25, 0.0, 0.75], abs=1e-12)
 
 
@@ -232,21 +234,21 @@ def test_known_successors_alone_are_listed(x64):
     )  # these lists are short already
     assert short.space.succ.shape[2] == 2
     counts = literal.Counts(4, 5, 2, possible=P > 0)
-    for state, trajectory, after in follow(short, RFUCRL(clip=True, bonus_scale=0.05), 20, gathers=True):
+    for state, trajectory, updated in follow(short, RFUCRL(clip=True, bonus_scale=0.05), 20, gathers=True):
         assert float(state.error) == pytest.approx(
             literal.rf_ucrl(counts, 0.05, True, 0.05)[0, 2].max(), abs=1e-9
         )
         counts.add(trajectory.s, trajectory.a)
         p_hat = [[[counts.p_hat(h, s, a) for a in range(2)] for s in range(5)] for h in range(4)]
-        np.testing.assert_allclose(dense_tables(short.space, after.seen.prob), p_hat, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(dense_tables(short.space, updated.seen.prob), p_hat, rtol=0, atol=1e-12)
 
 
 def walk(fail=0.3, S=5, H=4, terminal=()):
-    """To the left or to the right, or not at all: two successors of every pair, and nobody knows which."""
+    """A walk: an action moves left or right, or fails; the two successors of a pair are unknown."""
     P = np.zeros((S, 2, S))
     for s in range(S):
-        for a, to in enumerate([max(s - 1, 0), min(s + 1, S - 1)]):
-            np.add.at(P[s, a], [to, s], [1 - fail, fail])
+        for a, successor in enumerate([max(s - 1, 0), min(s + 1, S - 1)]):
+            np.add.at(P[s, a], [successor, s], [1 - fail, fail])
     P[list(terminal)] = np.eye(S)[list(terminal), None]
     return Tabular.from_table(P, horizon=H, start=S // 2, terminal=terminal)
 
@@ -258,21 +260,24 @@ def test_lists_that_are_filled_as_transitions_are_seen_change_nothing(pool_steps
     H, S, A = problem.space.sizes
     explorer = RFUCRL(successors=2, pool_steps=pool_steps, clip=clip, bonus_scale=0.05, delta=0.1)
     counts = literal.Counts(H, S, A, pool_steps)
-    for state, trajectory, after in follow(problem, explorer, 20, gathers=True):
+    for state, trajectory, updated in follow(problem, explorer, 20, gathers=True):
         E = literal.rf_ucrl(counts, 0.1, clip, 0.05)
         assert float(state.error) == pytest.approx(E[0, 2].max(), rel=1e-9)
         counts.add(trajectory.s, trajectory.a)
         p_hat = np.array([[[counts.p_hat(h, s, a) for a in range(A)] for s in range(S)] for h in range(H)])
-        found = (
-            filled_tables(after.seen, S) + np.asarray(after.seen.unseen_rows(problem.space))[..., None] / S
+        bounds = (
+            filled_tables(updated.seen, S)
+            + np.asarray(updated.seen.unseen_rows(problem.space))[..., None] / S
         )
-        np.testing.assert_allclose(found, p_hat[: len(found)], rtol=0, atol=1e-12)
-        np.testing.assert_allclose(after.bonus, explorer.bonus(problem.model, after.seen.visits), rtol=1e-12)
-    assert int(after.seen.missed) == 0
-    assert after.seen.prob.shape[1] == 2
+        np.testing.assert_allclose(bounds, p_hat[: len(bounds)], rtol=0, atol=1e-12)
+        np.testing.assert_allclose(
+            updated.bonus, explorer.bonus(problem.model, updated.seen.visits), rtol=1e-12
+        )
+    assert int(updated.seen.missed) == 0
+    assert updated.seen.prob.shape[1] == 2
     reward = np.random.default_rng(0).random((H, S, A))
     model = to_device(problem.model)
-    _, V = plan(explorer, model, to_device(after), model.init_evidence(ladder()), reward)
+    _, V = plan(explorer, model, to_device(updated), model.init_evidence(ladder()), reward)
     np.testing.assert_allclose(V, literal.value_iteration(counts, reward), rtol=0, atol=1e-9)
 
 
@@ -280,14 +285,14 @@ def test_lists_that_are_filled_as_transitions_are_seen_change_nothing(pool_steps
 def test_known_rows_stand_in_the_lists_from_the_start_and_what_finds_no_place_voids_the_claim(pool_steps):
     problem = walk(terminal=[0, 4])
     run = hf.explore(problem, RFUCRL(successors=1, pool_steps=pool_steps), episodes=30, progress=False)
-    seen = run.progress.state.seen
-    np.testing.assert_array_equal(seen.succ[0, [0, 4]], [[0, 0], [4, 4]])
-    np.testing.assert_array_equal(seen.prob[:, 0, [0, 4]], 1.0)
-    moved = np.asarray(run.evidence.counts)
-    assert int(seen.missed) == moved.sum() - sum(
-        moved[s, a, seen.succ[0, s, a]] for s, a in np.ndindex(5, 2) if moved[s, a].any()
+    frequencies = run.progress.state.seen
+    np.testing.assert_array_equal(frequencies.succ[0, [0, 4]], [[0, 0], [4, 4]])
+    np.testing.assert_array_equal(frequencies.prob[:, 0, [0, 4]], 1.0)
+    counts = np.asarray(run.evidence.counts)
+    assert int(frequencies.missed) == counts.sum() - sum(
+        counts[s, a, frequencies.succ[0, s, a]] for s, a in np.ndindex(5, 2) if counts[s, a].any()
     )
-    assert int(seen.missed) > 0
+    assert int(frequencies.missed) > 0
     claim = run.certificate(method="paper")
     assert claim.eps == 1.0
     assert "did not fit into the lists" in claim.summary()
@@ -300,19 +305,19 @@ def test_steps_that_were_not_seen_count_for_nothing(x64):
     """An episode that broke off after its first step, or said something impossible."""
     problem = random_problem(H=3)
     model = to_device(problem.model)
-    seen = Frequencies.empty(model, 3)
+    empty = Frequencies.empty(model, 3)
     trajectory = Trajectory(*(np.int32(x) for x in ([0, 1, 1, 1], [1, 0, 0], [1, -2, -1])))
-    after = seen.learn(model.space, trajectory)
-    assert int(after.visits.sum()) == int(after.visits[0, 0, 1]) == 1
-    np.testing.assert_array_equal(after.prob[0, :, 0, 1], [0.0, 1.0, 0.0])
-    np.testing.assert_array_equal(after.prob[1:], seen.prob[1:])
+    updated = empty.learn(model.space, trajectory)
+    assert int(updated.visits.sum()) == int(updated.visits[0, 0, 1]) == 1
+    np.testing.assert_array_equal(updated.prob[0, :, 0, 1], [0.0, 1.0, 0.0])
+    np.testing.assert_array_equal(updated.prob[1:], empty.prob[1:])
 
 
 def test_ties_are_settled_by_lot(x64):
     """Every action that is best is picked by as many lots as the others, and no other action by any."""
     X = np.array([[1.0, 2.0, 2.0, 0.0, 2.0]])
-    picked = [int(greedy_random_ties(np.uint32([lot]), X)[0]) for lot in range(6)]
-    assert picked == [1, 2, 4, 1, 2, 4]
+    actions = [int(greedy_random_ties(np.uint32([lot]), X)[0]) for lot in range(6)]
+    assert actions == [1, 2, 4, 1, 2, 4]
     assert int(greedy_random_ties(np.uint32([2**32 - 1]), X)[0]) in (1, 2, 4)
 
 

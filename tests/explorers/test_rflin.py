@@ -25,13 +25,13 @@ def test_the_numbers_of_instance_T(x64):
     """Of step 2, with all data as those of the epoch; then the reward at gamma^2 = 0.3."""
     model = T_model()
     gram = np.asarray(T_data(model)[0].gram)[1]
-    found = np.asarray(uncertainty(model, gram)).T
-    np.testing.assert_allclose(found.ravel(), SQUARES, rtol=0, atol=1e-9)
+    values = np.asarray(uncertainty(model, gram)).T
+    np.testing.assert_allclose(values.ravel(), SQUARES, rtol=0, atol=1e-9)
     reward = literal.egs_reward(literal.instance()[0], gram, 0.3, np.ones((4, 2)))
     np.testing.assert_allclose(
         reward.ravel()[:4], [1, 0.548654244306, 0.766045548654, 0.476190476190], atol=1e-9
     )
-    np.testing.assert_allclose(np.minimum(1.0, found / 0.3), reward, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(np.minimum(1.0, values / 0.3), reward, rtol=0, atol=1e-12)
 
 
 def test_epochs_share_the_budget_exactly():
@@ -46,20 +46,20 @@ def test_epochs_share_the_budget_exactly():
 
 
 @pytest.fixture(scope="module", params=["own", "pooled"])
-def followed(request):
+def literal_run(request):
     """Twenty episodes beside plain loops, and the sets X of the epochs."""
     steps = request.param
     problem, explorer = random_linear(), RFLIN(budget=20, steps=steps)
     phi, H = np.asarray(problem.model.phi), problem.horizon
     epochs = practical_epochs(20, H, 3)
     ends = np.cumsum(epochs.lengths)
-    data, gram, X, seen = literal.Data(phi, H), np.zeros((3, 3)), np.ones(phi.shape[:2], bool), []
-    for k, (state, trajectory, after) in enumerate(follow(problem, explorer, 20, gathers=True)):
+    data, gram, X, history = literal.Data(phi, H), np.zeros((3, 3)), np.ones(phi.shape[:2], bool), []
+    for k, (state, trajectory, updated) in enumerate(follow(problem, explorer, 20, gathers=True)):
         e = int((k >= ends).sum())
         h, gamma_sq = e // 4, epochs.gamma_sq[e % 4]
         reward = literal.egs_reward(phi, gram, gamma_sq, X)
         Q, V = literal.lsvi_ucb(phi, *data.tables(1.0, steps == "pooled"), reward, h, 0.5)
-        seen.append((state, Q, V, h, reward, e, X))
+        history.append((state, Q, V, h, reward, e, X))
         data.add(trajectory.s, trajectory.a)
         x = phi[trajectory.s[h], trajectory.a[h]]
         gram = gram + np.outer(x, x)
@@ -70,19 +70,19 @@ def followed(request):
             )
             X = X & ~covered if after_e // 4 == h else np.ones_like(X)
             gram = np.zeros((3, 3))
-        np.testing.assert_array_equal(np.asarray(after.is_left).T, X)
-    return seen
+        np.testing.assert_array_equal(np.asarray(updated.is_left).T, X)
+    return history
 
 
-def test_twenty_episodes_agree_with_plain_loops(followed):
-    for state, Q, V, h, _, _, _ in followed:
+def test_twenty_episodes_agree_with_plain_loops(literal_run):
+    for state, Q, V, h, _, _, _ in literal_run:
         assert float(state.reach) == pytest.approx(V[0, 1], abs=1e-9)
         attains(state.policy[: h + 1], Q[: h + 1])
         np.testing.assert_array_equal(state.policy[h + 1 :], 0.5)
 
 
-def test_within_an_epoch_the_reward_never_grows_and_what_was_covered_never_returns(followed):
-    for (*_, r, e, X), (*_, r_next, e_next, X_next) in itertools.pairwise(followed):
+def test_within_an_epoch_the_reward_never_grows_and_what_was_covered_never_returns(literal_run):
+    for (*_, r, e, X), (*_, r_next, e_next, X_next) in itertools.pairwise(literal_run):
         if e == e_next:
             assert (r_next <= r + 1e-12).all()
         if e // 4 == e_next // 4:
@@ -109,7 +109,7 @@ def test_with_force_an_epoch_starts_afresh_and_agrees_with_plain_loops():
     problem = random_linear(S=3, A=2, d=2, H=2)
     explorer = RFLIN(budget=20, regmin="force", bonus_scale=0.02, delta=0.5)
     phi, epochs, gram = np.asarray(problem.model.phi), practical_epochs(20, 2, 2), np.zeros((2, 2))
-    ends, X, printed, last = np.cumsum(epochs.lengths), np.ones((3, 2), bool), None, -1
+    ends, X, literal_force, last = np.cumsum(epochs.lengths), np.ones((3, 2), bool), None, -1
     for k, (state, trajectory, _) in enumerate(follow(problem, explorer, 20)):
         e = int((k >= ends).sum())
         if e != last:
@@ -119,12 +119,12 @@ def test_with_force_an_epoch_starts_afresh_and_agrees_with_plain_loops():
                 )
                 X = X & ~covered if e // 4 == last // 4 else np.ones_like(X)
             last, gram = e, np.zeros((2, 2))
-            printed = literal.Force(phi, 2, epochs.lengths.ravel()[e], 0.5)
+            literal_force = literal.Force(phi, 2, epochs.lengths.ravel()[e], 0.5)
         h, gamma_sq = e // 4, epochs.gamma_sq[e % 4]
-        Q, V = printed.optimism(literal.egs_reward(phi, gram, gamma_sq, X), h, 0.02)
+        Q, V = literal_force.optimism(literal.egs_reward(phi, gram, gamma_sq, X), h, 0.02)
         assert float(state.reach) == pytest.approx(V[0, 1], abs=1e-9)
         attains(state.policy[: h + 1], Q[: h + 1])
-        printed.learn(trajectory.s, trajectory.a, V)
+        literal_force.learn(trajectory.s, trajectory.a, V)
         x = phi[trajectory.s[h], trajectory.a[h]]
         gram = gram + np.outer(x, x)
 

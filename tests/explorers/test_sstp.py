@@ -23,29 +23,33 @@ def test_thirty_episodes_agree_with_plain_loops():
     """Policies attain the maxima, and are made anew exactly when a count has doubled or the goals have changed."""
     problem, delta, scale, base = random_problem(S=3, A=2, H=4), 0.1, 0.002, 24
     explorer = SSTP(budget=30, base=base, eps=0.3, bonus_scale=scale, delta=delta)
-    H, N, stage, spent = problem.horizon, np.zeros((3, 2, 3)), 1, 0
-    planned, made, Q, below, kept = None, None, None, 0, 0
+    H, N, stage, num_steps = problem.horizon, np.zeros((3, 2, 3)), 1, 0
+    plan_N, made_at, Q, below, num_kept = None, None, None, 0, 0
     assert explorer.stages == 3
-    for state, trajectory, after in follow(problem, explorer, 30, gathers=True):
+    for state, trajectory, updated in follow(problem, explorer, 30, gathers=True):
         Y = literal.goals(N, base, stage)
-        if planned is None or (N.sum(-1) >= 2 * np.maximum(planned, 1)).any() or made != (stage, Y.tobytes()):
+        if (
+            plan_N is None
+            or (N.sum(-1) >= 2 * np.maximum(plan_N, 1)).any()
+            or made_at != (stage, Y.tobytes())
+        ):
             Q = literal.reach(N, Y, H, delta, scale)
-            planned, made = N.sum(-1), (stage, Y.tobytes())
+            plan_N, made_at = N.sum(-1), (stage, Y.tobytes())
         else:
-            kept += 1
+            num_kept += 1
         assert ((Q >= 0) & (Q <= 1)).all()
-        chosen = np.take_along_axis(Q, state.policy[..., None], axis=2)[..., 0]
-        np.testing.assert_allclose(chosen, Q.max(-1), rtol=0, atol=1e-9)
+        chosen_Q = np.take_along_axis(Q, state.policy[..., None], axis=2)[..., 0]
+        np.testing.assert_allclose(chosen_Q, Q.max(-1), rtol=0, atol=1e-9)
         assert float(state.reach) == pytest.approx(Q[0, 0].max(), abs=1e-9)
         below += 0 < float(state.reach) < 1
         for h in range(H):
             N[trajectory.s[h], trajectory.a[h], trajectory.s[h + 1]] += 1
-        spent += 1
-        if (spent >= 10 or not literal.goals(N, base, stage).any()) and stage < 3:
-            stage, spent = stage + 1, 0
-        assert (int(after.stage), int(after.spent)) == (stage, spent)
+        num_steps += 1
+        if (num_steps >= 10 or not literal.goals(N, base, stage).any()) and stage < 3:
+            stage, num_steps = stage + 1, 0
+        assert (int(updated.stage), int(updated.spent)) == (stage, num_steps)
     assert below > 0
-    assert kept > 0
+    assert num_kept > 0
     assert stage == 3
 
 

@@ -35,26 +35,26 @@ def test_twenty_episodes_agree_with_the_printed_algorithm(name, constants, x64):
     H, d = model.space.horizon, model.dim
     explorer = UCRLRFE(constants=constants, scale=0.2, bias_scale=0.1, budget=K)
     beta = float(explorer.beta(model))
-    mine = literal.Regression.init(model.bound**-2, d)
-    for state, trajectory, after in follow(problem, explorer, K):
-        width = literal.widest(phi, mine.Sigma)
+    regression = literal.Regression.init(model.bound**-2, d)
+    for state, trajectory, updated in follow(problem, explorer, K):
+        width = literal.widest(phi, regression.Sigma)
         f = full_slots(model.space, state.f)
-        np.testing.assert_allclose(literal.attained(phi, f, mine.Sigma), width, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(literal.attained_norm(phi, f, regression.Sigma), width, rtol=0, atol=1e-9)
         reward = literal.exploration_reward(width, beta, H)
-        Q, V = literal.plan(phi, [mine.theta()] * H, [mine.Sigma] * H, beta, reward, H)
-        chosen = np.take_along_axis(Q, state.policy[..., None], axis=2)[..., 0]
-        np.testing.assert_allclose(chosen, V[:H], atol=1e-9)
+        Q, V = literal.plan(phi, [regression.theta()] * H, [regression.Sigma] * H, beta, reward, H)
+        chosen_Q = np.take_along_axis(Q, state.policy[..., None], axis=2)[..., 0]
+        np.testing.assert_allclose(chosen_Q, V[:H], atol=1e-9)
         assert float(state.value) == pytest.approx(V[0, model.space.start], abs=1e-9)
-        literal.regress_on_maximisers(mine, phi, f, trajectory.s, trajectory.a)
-        np.testing.assert_allclose(after.ridge.Sigma, mine.Sigma, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(after.ridge.b, mine.b, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(np.asarray(after.ridge.theta), mine.theta(), rtol=1e-9, atol=1e-9)
+        literal.regress_on_maximisers(regression, phi, f, trajectory.s, trajectory.a)
+        np.testing.assert_allclose(updated.ridge.Sigma, regression.Sigma, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(updated.ridge.b, regression.b, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(np.asarray(updated.ridge.theta), regression.theta(), rtol=1e-9, atol=1e-9)
 
 
 def reward_and_optimum(explorer):
     """r^k, and the true optimal value for it, of a state that was chosen."""
 
-    def more(setting, state):
+    def details(setting, state):
         model = setting.model
         r = exploration_reward(model, max_box_norm(model, state.ridge), explorer.beta(model))
         best = optimal_jax(model.kernel(setting.truth), r)[1][0, model.space.start]
@@ -63,17 +63,17 @@ def reward_and_optimum(explorer):
         ]
         return {"optimum": best, "ratio_before": ratio, "reward": r}
 
-    return more
+    return details
 
 
 @pytest.fixture(scope="module")
 def two_hundred():
     """200 seeds of a small problem, with the radius of the paper and with one that lets values fall below H."""
-    problem, found = PROBLEMS["mixture"](), {}
+    problem, episodes = PROBLEMS["mixture"](), {}
     for constants in ("paper", "scaled"):
         explorer = UCRLRFE(constants=constants, budget=40, scale=0.5, bias_scale=0.5)
-        found[constants] = seeds(problem, explorer, 40, 200, reward_and_optimum(explorer))
-    return problem, found
+        episodes[constants] = seeds(problem, explorer, 40, 200, reward_and_optimum(explorer))
+    return problem, episodes
 
 
 def test_with_the_papers_radius_every_value_is_optimistic(two_hundred):
@@ -132,18 +132,18 @@ def test_the_certificate_is_twice_u_and_says_what_backs_it(long_run):
     for table in (hf.goal(problem, g) for g in range(4)):
         assert hf.true_gap(problem, table, long_run.plan(table, model="explorer").policy) <= claim.eps
     assert (np.diff(long_run.records["relaxed"]) <= 0).all()
-    beyond = long_run.resume(episodes=1, progress=False).certificate(method="paper")
-    assert beyond.eps == 1.0
-    assert "budget of 20000" in beyond.summary()
+    certificate_after = long_run.resume(episodes=1, progress=False).certificate(method="paper")
+    assert certificate_after.eps == 1.0
+    assert "budget of 20000" in certificate_after.summary()
 
 
 def test_before_the_first_episode_the_certificate_says_what_is_missing(x64):
     model = PROBLEMS["mixture"]().model
-    for constants, words in (("paper", "vacuous: the paper's constants"), ("scaled", "no guarantee")):
+    for constants, message in (("paper", "vacuous: the paper's constants"), ("scaled", "no guarantee")):
         explorer = UCRLRFE(constants=constants, budget=10)
         claim = explorer.claim(model, explorer.init(model))
         assert claim.eps == 1.0
-        assert words in claim.summary()
+        assert message in claim.summary()
 
 
 BAD_OPTIONS = [
@@ -169,7 +169,7 @@ def test_the_box_maximiser_equals_brute_force_on_a_thousand_cases(x64):
         box = jax.jit(box_max)(jnp.asarray(F))
         vertices = (np.arange(2**n)[:, None] >> np.arange(n)) & 1
         brute = np.linalg.norm(vertices @ F.transpose(0, 2, 1), axis=-1).max(axis=1)
-        attained = np.linalg.norm((F * np.asarray(box.f)[:, None, :]).sum(-1), axis=-1)
-        np.testing.assert_allclose(attained, brute, rtol=1e-12)
+        norms = np.linalg.norm((F * np.asarray(box.f)[:, None, :]).sum(-1), axis=-1)
+        np.testing.assert_allclose(norms, brute, rtol=1e-12)
         np.testing.assert_allclose(box.lower, brute, rtol=1e-12)
         np.testing.assert_array_equal(box.lower, box.upper)

@@ -32,22 +32,26 @@ def test_twenty_episodes_agree_with_the_printed_algorithm(constants, x64):
     explorer = UCRLRFEPlus(constants=constants, scale=0.3, bias_scale=0.1, budget=K)
     radii, beta = jax.tree.map(float, explorer.radii(model))
     box, hat, tilde = (literal.Regression.init(lam, d) for _ in range(3))
-    for state, trajectory, after in follow(problem, explorer, K):
+    for state, trajectory, updated in follow(problem, explorer, K):
         width = literal.widest(phi, box.Sigma)
         f = full_slots(model.space, state.f)
-        np.testing.assert_allclose(literal.attained(phi, f, box.Sigma), width, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(literal.attained_norm(phi, f, box.Sigma), width, rtol=0, atol=1e-9)
         reward = literal.exploration_reward(width, beta, H)
         Q, V = literal.plan(phi, [hat.theta()] * H, [hat.Sigma] * H, radii.hat, reward, H)
-        chosen = np.take_along_axis(Q, state.policy[..., None], axis=2)[..., 0]
-        np.testing.assert_allclose(chosen, V[:H], atol=1e-9)
+        chosen_Q = np.take_along_axis(Q, state.policy[..., None], axis=2)[..., 0]
+        np.testing.assert_allclose(chosen_Q, V[:H], atol=1e-9)
         np.testing.assert_allclose(state.V, V, atol=1e-9)
         s, a = trajectory.s, trajectory.a
         weights.regress([hat] * H, [tilde] * H, phi, V, s, a, radii.check, radii.tilde)
         literal.regress_on_maximisers(box, phi, f, s, a)
-        for mine, ridge in ((box, after.ridge), (hat, pick(after.own, HAT)), (tilde, pick(after.own, TILDE))):
-            np.testing.assert_allclose(ridge.Sigma, mine.Sigma, rtol=1e-9, atol=1e-9)
-            np.testing.assert_allclose(ridge.b, mine.b, rtol=1e-9, atol=1e-9)
-            np.testing.assert_allclose(np.asarray(ridge.theta), mine.theta(), rtol=1e-9, atol=1e-9)
+        for regression, ridge in (
+            (box, updated.ridge),
+            (hat, pick(updated.own, HAT)),
+            (tilde, pick(updated.own, TILDE)),
+        ):
+            np.testing.assert_allclose(ridge.Sigma, regression.Sigma, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(ridge.b, regression.b, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(np.asarray(ridge.theta), regression.theta(), rtol=1e-9, atol=1e-9)
 
 
 def pick(ridge, i):
@@ -57,11 +61,11 @@ def pick(ridge, i):
 @pytest.fixture(scope="module")
 def two_hundred():
     """200 seeds with the paper's radii, and with radii that let values fall below H."""
-    problem, found = mixture(), {}
+    problem, episodes = mixture(), {}
     for constants in ("paper", "scaled"):
         explorer = UCRLRFEPlus(constants=constants, budget=40, scale=0.5, bias_scale=0.5)
 
-        def more(setting, state, explorer=explorer):
+        def details(setting, state, explorer=explorer):
             model = setting.model
             r = exploration_reward(model, max_box_norm(model, state.ridge), explorer.radii(model)[1])
             best = optimal_jax(model.kernel(setting.truth), r)[1][0, model.space.start]
@@ -72,15 +76,15 @@ def two_hundred():
             )
             return {"optimum": best, "ratio_before": ball_records(balls, setting.truth)["truth_ratio"]}
 
-        found[constants] = seeds(problem, explorer, 40, 200, more)
-    return problem, found
+        episodes[constants] = seeds(problem, explorer, 40, 200, details)
+    return problem, episodes
 
 
 def test_values_are_optimistic_whenever_the_balls_hold_the_truth(two_hundred):
     """With the paper's radii they always did; with smaller ones the implication is tested below the cap H."""
-    problem, found = two_hundred
-    assert float(found["paper"]["ratio_before"].max()) < 1
-    for rows in found.values():
+    problem, episodes = two_hundred
+    assert float(episodes["paper"]["ratio_before"].max()) < 1
+    for rows in episodes.values():
         holds = rows["ratio_before"] <= 1
         assert (rows["V"] >= rows["optimum"] - 1e-9)[holds].all()
     assert (holds & (rows["V"] < problem.horizon)).sum() > 1000
@@ -88,13 +92,13 @@ def test_values_are_optimistic_whenever_the_balls_hold_the_truth(two_hundred):
 
 def test_nu_lies_between_its_bounds_and_uses_the_room(two_hundred):
     """H^2/d <= nu <= 3 H^2; only the smaller radii ever reach the floor."""
-    problem, found = two_hundred
+    problem, episodes = two_hundred
     H, d = problem.horizon, problem.model.dim
-    for rows in found.values():
+    for rows in episodes.values():
         assert (rows["smallest_nu"] >= H**2 / d - 1e-12).all()
         assert (rows["largest_nu"] <= 3 * H**2 + 1e-9).all()
-    assert (found["scaled"]["smallest_nu"] < H**2 / d + 1e-9).any()
-    assert (found["paper"]["largest_nu"] > 2 * H**2 - 1e-9).any()
+    assert (episodes["scaled"]["smallest_nu"] < H**2 / d + 1e-9).any()
+    assert (episodes["paper"]["largest_nu"] > 2 * H**2 - 1e-9).any()
 
 
 def test_the_radii_are_those_of_the_theorem_and_the_budget_is_asked_for(x64):

@@ -32,53 +32,53 @@ def test_twenty_episodes_agree_with_the_printed_algorithm(constants, pool_steps,
     problem, K = mixture(), 20
     model, phi = problem.model, full_features(problem.model)
     H, d, lam = model.space.horizon, model.dim, model.bound**-2
-    one = explorer(problem, constants=constants, scale=0.3, bias_scale=0.1, pool_steps=pool_steps)
+    vtr = explorer(problem, constants=constants, scale=0.3, bias_scale=0.1, pool_steps=pool_steps)
     first, second = (
         [literal.Regression.init(lam, d)] * H
         if pool_steps
         else [literal.Regression.init(lam, d) for _ in range(H)]
         for _ in range(2)
     )
-    for state, trajectory, after in follow(problem, one, K):
-        radii = jax.tree.map(float, one.radii(model, state.episode + 1))
+    for state, trajectory, updated in follow(problem, vtr, K):
+        radii = jax.tree.map(float, vtr.radii(model, state.episode + 1))
         theta, Sigma = [x.theta() for x in first], [x.Sigma for x in first]
-        Q, V = literal.plan(phi, theta, Sigma, radii.hat, H * one.reward, H)
-        chosen = np.take_along_axis(Q, state.policy[..., None], axis=2)[..., 0]
-        np.testing.assert_allclose(chosen, V[:H], atol=1e-9)
+        Q, V = literal.plan(phi, theta, Sigma, radii.hat, H * vtr.reward, H)
+        chosen_Q = np.take_along_axis(Q, state.policy[..., None], axis=2)[..., 0]
+        np.testing.assert_allclose(chosen_Q, V[:H], atol=1e-9)
         np.testing.assert_allclose(state.V, V, atol=1e-9)
         s, a = trajectory.s, trajectory.a
         weights.regress(first, second, phi, V, s, a, radii.check, radii.tilde)
-        for mine, place in ((first, HAT), (second, TILDE)):
-            mine = mine[0] if pool_steps else mine
-            Sigma = mine.Sigma if pool_steps else [x.Sigma for x in mine]
-            b = mine.b if pool_steps else [x.b for x in mine]
-            np.testing.assert_allclose(after.ridge.Sigma[..., place, :, :], Sigma, rtol=1e-9, atol=1e-9)
-            np.testing.assert_allclose(after.ridge.b[..., place, :], b, rtol=1e-9, atol=1e-9)
+        for regression, family in ((first, HAT), (second, TILDE)):
+            regression = regression[0] if pool_steps else regression
+            Sigma = regression.Sigma if pool_steps else [x.Sigma for x in regression]
+            b = regression.b if pool_steps else [x.b for x in regression]
+            np.testing.assert_allclose(updated.ridge.Sigma[..., family, :, :], Sigma, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(updated.ridge.b[..., family, :], b, rtol=1e-9, atol=1e-9)
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["steps apart", "pooled"])
 def two_hundred(request):
     """200 seeds with the paper's radii, and with radii that let values fall below H."""
-    problem, found = mixture(), {}
+    problem, episodes = mixture(), {}
     for constants in ("paper", "scaled"):
-        one = explorer(problem, constants=constants, scale=1.0, bias_scale=0.5, pool_steps=request.param)
+        vtr = explorer(problem, constants=constants, scale=1.0, bias_scale=0.5, pool_steps=request.param)
 
-        def more(setting, state, one=one):
-            radii = one.radii(setting.model, state.episode + 1)
+        def details(setting, state, vtr=vtr):
+            radii = vtr.radii(setting.model, state.episode + 1)
             ball = ConfidenceBall(state.ridge, jnp.stack([radii.hat, radii.tilde]))
             return {"ratio_before": ball_records((ball,), setting.truth)["truth_ratio"]}
 
-        found[constants] = seeds(problem, one, 60, 200, more)
-    return problem, found
+        episodes[constants] = seeds(problem, vtr, 60, 200, details)
+    return problem, episodes
 
 
 def test_values_are_optimistic_whenever_the_balls_hold_the_truth(two_hundred):
-    problem, found = two_hundred
+    problem, episodes = two_hundred
     best = planning.optimal(problem.kernel(), hf.occupancy(problem, problem.num_states - 1)).V[
         0, problem.start
     ]
-    assert float(found["paper"]["ratio_before"].max()) < 1
-    for rows in found.values():
+    assert float(episodes["paper"]["ratio_before"].max()) < 1
+    for rows in episodes.values():
         holds = rows["ratio_before"] <= 1
         assert (rows["V"] >= best - 1e-9)[holds].all()
     assert (holds & (rows["V"] < 1)).sum() > 1000
@@ -86,9 +86,9 @@ def test_values_are_optimistic_whenever_the_balls_hold_the_truth(two_hundred):
 
 def test_sigma_lies_between_its_bounds(two_hundred):
     """H^2/d <= sigma^2 <= 3 H^2."""
-    problem, found = two_hundred
+    problem, episodes = two_hundred
     H, d = problem.horizon, problem.model.dim
-    for rows in found.values():
+    for rows in episodes.values():
         assert (rows["smallest_sigma_sq"] >= H**2 / d - 1e-12).all()
         assert (rows["largest_sigma_sq"] <= 3 * H**2 + 1e-9).all()
 
@@ -97,10 +97,10 @@ def test_pooled_radii_count_all_rows_and_do_not_share_delta(x64):
     problem = mixture()
     model, (d, H, B) = problem.model, (problem.model.dim, problem.horizon, problem.model.bound)
     for pool, t, delta in ((False, 1, 0.05), (True, H, 0.05 * H)):
-        one = explorer(problem, constants="paper", pool_steps=pool)
-        state = one.init(model)
+        vtr = explorer(problem, constants="paper", pool_steps=pool)
+        state = vtr.init(model)
         assert state.ridge.b.shape == ((2, d) if pool else (H, 2, d))
-        assert one.radii(model, 1) == radius.radii_vtr_plus(t, Sizes(d, H, B), delta)
+        assert vtr.radii(model, 1) == radius.radii_vtr_plus(t, Sizes(d, H, B), delta)
 
 
 def test_it_learns_to_play_its_reward():

@@ -26,7 +26,7 @@ def choose(explorer, model, state, evidence):
     return explorer.choose(jax.random.key(0), model, state, evidence)
 
 
-def chosen(start=0, data=True, **options):
+def first_choice(start=0, data=True, **options):
     """The state that it chooses on instance T, from one of its four starts."""
     model, explorer = T_model(), Wang2020(**options)
     model = eqx.tree_at(lambda x: x.space.initial, model, np.eye(4)[start], is_leaf=lambda x: x is None)
@@ -40,14 +40,14 @@ def chosen(start=0, data=True, **options):
 
 
 def values(**options):
-    return [float(chosen(start, **options).value) for start in range(4)]
+    return [float(first_choice(start, **options).value) for start in range(4)]
 
 
 def test_the_numbers_of_instance_T(x64):
     np.testing.assert_allclose(values(steps="own", beta=0.5), HALF, rtol=0, atol=1e-9)
     np.testing.assert_allclose(values(beta=0.5), POOLED, rtol=0, atol=1e-9)
-    own, pooled = chosen(steps="own", beta=0.5).policy, chosen(beta=0.5).policy
-    np.testing.assert_array_equal(own, [[0, 0, 1, 1], [0, 0, 0, 1], [0, 0, 0, 1]])
+    per_step, pooled = first_choice(steps="own", beta=0.5).policy, first_choice(beta=0.5).policy
+    np.testing.assert_array_equal(per_step, [[0, 0, 1, 1], [0, 0, 0, 1], [0, 0, 0, 1]])
     np.testing.assert_array_equal(pooled[0], [0, 0, 1, 1])
     phi, Lam, C = T_literal(1.0, False)
     np.testing.assert_allclose(literal.norms(phi, Lam)[0, 0], [0.462377663224, 0.380562197554], atol=1e-11)
@@ -56,10 +56,10 @@ def test_the_numbers_of_instance_T(x64):
 
 def test_below_the_cap_the_radius_is_no_knob(x64):
     """A tenth of the radius: a tenth of the value, to the last digits, and the same policy."""
-    large, small = chosen(steps="own", beta=0.5), chosen(steps="own", beta=0.05)
+    large, small = first_choice(steps="own", beta=0.5), first_choice(steps="own", beta=0.05)
     np.testing.assert_array_equal(large.policy, small.policy)
     assert float(large.value) == pytest.approx(10 * float(small.value), rel=1e-14)
-    capped = [chosen(steps="own", cap=True, beta=beta) for beta in (0.5, 10.0)]
+    capped = [first_choice(steps="own", cap=True, beta=beta) for beta in (0.5, 10.0)]
     assert float(capped[0].value) == pytest.approx(HALF[0], abs=1e-9)  # the cap of 3 is out of reach
     assert float(capped[1].value) == 3.0
 
@@ -67,9 +67,12 @@ def test_below_the_cap_the_radius_is_no_knob(x64):
 def test_under_the_cap_and_before_the_first_episode_everything_ties(x64):
     assert values(steps="own", cap=True, beta=10.0) == [3.0] * 4
     assert values(steps="own", cap=True, beta=10.0, data=False) == [3.0] * 4
-    policies = {chosen(start, constants="paper").policy.tobytes() for start in range(4)}
+    policies = {first_choice(start, constants="paper").policy.tobytes() for start in range(4)}
     assert len(policies) == 1  # the same key, the same lots
-    assert set(np.asarray(chosen(constants="paper").policy).ravel()) == {0, 1}  # not the lowest action alone
+    assert set(np.asarray(first_choice(constants="paper").policy).ravel()) == {
+        0,
+        1,
+    }  # not the lowest action alone
 
 
 @pytest.mark.parametrize("steps", ["own", "pooled"])
@@ -95,8 +98,8 @@ def test_features_that_are_one_hot_count_visits_and_shrink_frequencies():
     for h in reversed(range(H)):
         Q = (1 + 1 / H) / np.sqrt(1 + n) + counts @ V[h + 1] / (1 + n)
         V[h] = Q.max(-1)
-    more = run.resume(episodes=1, progress=False)
-    assert more.records["V"][-1] == pytest.approx(V[0, 0], abs=1e-12)
+    resumed = run.resume(episodes=1, progress=False)
+    assert resumed.records["V"][-1] == pytest.approx(V[0, 0], abs=1e-12)
 
 
 def test_literal_constants_explore_as_random_actions_do():
@@ -105,8 +108,8 @@ def test_literal_constants_explore_as_random_actions_do():
     paper = Wang2020(constants="paper")
     run = hf.explore(problem, paper, episodes=200, progress=False)
     assert (run.records["V"] == problem.horizon).all()
-    drawn = np.asarray(run.evidence.visits).sum(0)
-    assert ((drawn - 200) ** 2 / 200).sum() < 27.7  # two degrees of freedom: exp(-27.7/2) = 9.6e-7
+    counts = np.asarray(run.evidence.visits).sum(0)
+    assert ((counts - 200) ** 2 / 200).sum() < 27.7  # two degrees of freedom: exp(-27.7/2) = 9.6e-7
     sharp = hf.explore(problem, Wang2020(), episodes=200, progress=False)
     assert sharp.records["V"][-1] < 1
     claim = run.certificate(method="paper")

@@ -54,7 +54,7 @@ def mixture():
     return problem.model, small.pick(small.gather(problem, 60, [0]), 0)
 
 
-def slacks_of(model, evidence, delta=DELTA):
+def slacks(model, evidence, delta=DELTA):
     return certify.confidence(model, evidence, delta=delta).slacks
 
 
@@ -71,11 +71,11 @@ def test_every_e_process_of_a_mixture_pays_for_its_weight_and_delta(mixture):
     ]
     logs = [np.log(1 / (DELTA * w)) for w in (0.25, 0.5, 1.0)]
     loss = [*predicted_losses(evidence), evidence.table_loss]
-    wanted = [
+    expected = [
         Lq + log - (float(fit.loss) - float(fit.gap)) for Lq, log, fit in zip(loss, logs, fits, strict=True)
     ]
-    found = certify.confidence(model, evidence, delta=DELTA)
-    np.testing.assert_allclose(found.slacks, wanted, atol=1e-7)
+    confidence = certify.confidence(model, evidence, delta=DELTA)
+    np.testing.assert_allclose(confidence.slacks, expected, atol=1e-7)
     for N, x in zip((*evidence.since, evidence.row_counts), fits, strict=True):
         p = model.valid.rows @ np.asarray(x.theta)
         assert float(x.loss) == pytest.approx(-(N[N > 0] * np.log(p[N > 0])).sum(), abs=1e-9)
@@ -84,53 +84,53 @@ def test_every_e_process_of_a_mixture_pays_for_its_weight_and_delta(mixture):
 def predicted_losses(evidence):
     """Lq_j, by its definition: weights of the two predictors fixed at the start of each e-process."""
     first = evidence.losses[evidence.starts == 0][0]
-    found = []
+    losses_by_start = []
     for losses in evidence.losses:
-        before = np.exp(-(first - losses))
-        a = 1 / 4 + before / before.sum() / 2
+        prior = np.exp(-(first - losses))
+        a = 1 / 4 + prior / prior.sum() / 2
         assert a.sum() == pytest.approx(1, abs=1e-12)
-        found.append(-np.log((a * np.exp(-losses)).sum()))
-    return found
+        losses_by_start.append(-np.log((a * np.exp(-losses)).sum()))
+    return losses_by_start
 
 
 def test_half_a_weight_or_half_of_delta_costs_a_mixture_log_2(mixture):
     model, evidence = mixture
-    before = slacks_of(model, weighted(evidence, [0.5, 0.5]))
+    full = slacks(model, weighted(evidence, [0.5, 0.5]))
     np.testing.assert_allclose(
-        slacks_of(model, weighted(evidence, [0.25, 0.5])) - before, [LOG_2, 0, 0], atol=1e-12
+        slacks(model, weighted(evidence, [0.25, 0.5])) - full, [LOG_2, 0, 0], atol=1e-12
     )
     np.testing.assert_allclose(
-        slacks_of(model, weighted(evidence, [0.5, 0.25])) - before, [0, LOG_2, 0], atol=1e-12
+        slacks(model, weighted(evidence, [0.5, 0.25])) - full, [0, LOG_2, 0], atol=1e-12
     )
-    halved = slacks_of(model, weighted(evidence, [0.5, 0.5]), DELTA / 2)
-    np.testing.assert_allclose(halved - before, [LOG_2] * 3, atol=1e-12)
+    half_delta = slacks(model, weighted(evidence, [0.5, 0.5]), DELTA / 2)
+    np.testing.assert_allclose(half_delta - full, [LOG_2] * 3, atol=1e-12)
 
 
 def test_the_parameter_set_of_a_mixture_pays_for_weights_and_delta(mixture):
-    """The same of `violation`, which tests of coverage read."""
+    """`violation`, which tests of coverage read, pays for weights and delta too."""
     model, evidence = mixture
 
-    def of(weights, delta):
+    def set_level(weights, delta):
         return violation(model.valid, weighted(evidence, weights), model.valid.center, delta)
 
-    before = of([0.5, 0.5], DELTA)
-    np.testing.assert_allclose(before - of([0.25, 0.5], DELTA), [LOG_2, 0], atol=1e-12)
-    np.testing.assert_allclose(before - of([0.5, 0.5], DELTA / 2), [LOG_2] * 2, atol=1e-12)
+    full = set_level([0.5, 0.5], DELTA)
+    np.testing.assert_allclose(full - set_level([0.25, 0.5], DELTA), [LOG_2, 0], atol=1e-12)
+    np.testing.assert_allclose(full - set_level([0.5, 0.5], DELTA / 2), [LOG_2] * 2, atol=1e-12)
     p = model.valid.rows @ model.valid.center
     loss = np.array([-(N[N > 0] * np.log(p[N > 0])).sum() for N in evidence.since])
-    wanted = loss - predicted_losses(evidence) - np.log(1 / (DELTA * 0.5))
-    np.testing.assert_allclose(before, wanted, atol=1e-9)
+    expected = loss - predicted_losses(evidence) - np.log(1 / (DELTA * 0.5))
+    np.testing.assert_allclose(full, expected, atol=1e-9)
 
 
 def test_ellipsoid_and_direct_method_use_the_log_threshold_of_their_e_process(mixture, monkeypatch):
     model, evidence = mixture
-    found = certify.confidence(model, evidence, delta=DELTA)
-    assert float(found.ball.slack) == float(found.slacks[found.bet])
-    N = evidence.since[int(found.bet)]
+    confidence = certify.confidence(model, evidence, delta=DELTA)
+    assert float(confidence.ball.slack) == float(confidence.slacks[confidence.bet])
+    N = evidence.since[int(confidence.bet)]
     fit = maximum_likelihood(model.valid, N, evidence.theta)
-    ball = ellipsoid(model.valid, N, fit, float(found.slacks[found.bet]))
+    ball = ellipsoid(model.valid, N, fit, float(confidence.slacks[confidence.bet]))
     np.testing.assert_allclose(
-        np.linalg.norm(found.ball.z, axis=1), np.linalg.norm(ball.z, axis=1), rtol=1e-6
+        np.linalg.norm(confidence.ball.z, axis=1), np.linalg.norm(ball.z, axis=1), rtol=1e-6
     )
 
     class Asked(Exception):
@@ -140,9 +140,9 @@ def test_ellipsoid_and_direct_method_use_the_log_threshold_of_their_e_process(mi
         raise Asked(W)
 
     monkeypatch.setattr(direct, "Separation", separation)
-    with pytest.raises(Asked) as asked:
-        found.sharper("direct")
-    assert asked.value.args[0] == float(found.ball.slack)
+    with pytest.raises(Asked) as error:
+        confidence.sharper("direct")
+    assert error.value.args[0] == float(confidence.ball.slack)
 
 
 def test_predictions_of_a_mixture_are_probabilities_fixed_before_the_episode(mixture):
@@ -151,20 +151,20 @@ def test_predictions_of_a_mixture_are_probabilities_fixed_before_the_episode(mix
     _, _, n = model.space.succ.shape
     H = model.space.horizon
 
-    def after(s, a, *slots):
+    def prediction(s, a, *slots):
         j = np.full(H, UNSEEN, np.int32)
         j[: len(slots)] = slots
         states, actions = np.full(H + 1, s, np.int32), np.full(H, a, np.int32)
         with scope():
-            later = to_numpy(learned(model, evidence, Trajectory(states, actions, j)))
-        return np.append(later.losses - evidence.losses, later.table_loss - evidence.table_loss)
+            updated = to_numpy(update(model, evidence, Trajectory(states, actions, j)))
+        return np.append(updated.losses - evidence.losses, updated.table_loss - evidence.table_loss)
 
-    once = np.array([after(1, 0, j) for j in range(n)])
-    np.testing.assert_allclose(np.exp(-once).sum(0), 1.0, atol=1e-9)
-    np.testing.assert_allclose(after(1, 0, 2, 2), 2 * once[2], atol=1e-9)
+    single = np.array([prediction(1, 0, j) for j in range(n)])
+    np.testing.assert_allclose(np.exp(-single).sum(0), 1.0, atol=1e-9)
+    np.testing.assert_allclose(prediction(1, 0, 2, 2), 2 * single[2], atol=1e-9)
 
 
-learned = jax.jit(lambda model, evidence, trajectory: model.update(evidence, trajectory))
+update = jax.jit(lambda model, evidence, trajectory: model.update(evidence, trajectory))
 
 
 # Tables
@@ -207,10 +207,10 @@ def test_the_balls_of_a_table_are_those_of_the_level_of_all_pairs(table):
     problem, evidence = table
     s, a = np.asarray(problem.model.pairs).T
     possible = problem.space.support[s, a].sum(-1)
-    wanted = radius.balls(evidence.counts[s, a].astype(float), possible, radius.level(6, DELTA)).eps
-    assert np.isfinite(wanted).all()
+    expected = radius.balls(evidence.counts[s, a].astype(float), possible, radius.level(6, DELTA)).eps
+    assert np.isfinite(expected).all()
     eps = certify.confidence(problem.model, evidence, delta=DELTA).balls.eps[s, a]
-    np.testing.assert_allclose(eps, wanted, rtol=1e-9)
+    np.testing.assert_allclose(eps, expected, rtol=1e-9)
 
 
 def test_the_e_processes_of_a_pair_are_fair_and_their_weights_sum_to_one():
@@ -220,34 +220,34 @@ def test_the_e_processes_of_a_pair_are_fair_and_their_weights_sum_to_one():
     def e_value(N):
         return np.exp(radius.violation(N, np.broadcast_to(p, N.shape), np.full(len(N), 3.0), 0.0))
 
-    now = e_value(counts)
-    assert now[0] == pytest.approx(1, abs=1e-12)
-    after = sum(p[i] * e_value(counts + np.eye(3)[i]) for i in range(3))
-    np.testing.assert_allclose(after, now, rtol=1e-9)
+    current = e_value(counts)
+    assert current[0] == pytest.approx(1, abs=1e-12)
+    expected = sum(p[i] * e_value(counts + np.eye(3)[i]) for i in range(3))
+    np.testing.assert_allclose(expected, current, rtol=1e-9)
 
 
 @pytest.mark.parametrize("window", radius.WINDOWS)
 def test_a_window_pays_for_the_e_processes_outside_of_it(window, monkeypatch):
     """Of m equal weights 1/m, log m for one of them and log(m/2) for the mean of two."""
 
-    def expand(N, possible, given, need, enough):
-        is_it = [given == window and r0 == 1 for r0, _ in radius.RARE]
+    def expand(N, possible, start, need, enough):
+        is_it = [start == window and r0 == 1 for r0, _ in radius.RARE]
         return np.broadcast_to(np.where(is_it, need, np.inf), (len(N), len(is_it)))
 
     monkeypatch.setattr(radius, "expand", expand)
-    found = radius.balls(np.zeros((1, 3)), np.array([3]), 2.0)
-    wanted = 2.0 + math.log(5 / len(window))
-    assert float(found.eps[0]) / radius.ROUNDING_FACTOR == pytest.approx(wanted, abs=1e-12)
+    balls = radius.balls(np.zeros((1, 3)), np.array([3]), 2.0)
+    expected = 2.0 + math.log(5 / len(window))
+    assert float(balls.eps[0]) / radius.ROUNDING_FACTOR == pytest.approx(expected, abs=1e-12)
 
 
 def test_the_kt_ball_pays_for_all_five_e_processes(monkeypatch):
     monkeypatch.setattr(radius, "expand", lambda N, *_: np.full((len(N), len(radius.RARE)), np.inf))
     N = np.array([[3.0, 5.0, 2.0]])
-    found = radius.balls(N, np.array([3]), 2.0)
+    balls = radius.balls(N, np.array([3]), 2.0)
     bet = gammaln(1.5) - gammaln(1.5 + 10) + (gammaln(N + 0.5) - gammaln(0.5)).sum()
     log_e = bet - (N * np.log(N / 10)).sum()
-    wanted = (2.0 + math.log(5) - log_e) / 10
-    assert float(found.eps[0]) / radius.ROUNDING_FACTOR == pytest.approx(wanted, abs=1e-12)
+    expected = (2.0 + math.log(5) - log_e) / 10
+    assert float(balls.eps[0]) / radius.ROUNDING_FACTOR == pytest.approx(expected, abs=1e-12)
 
 
 # Linear MDPs
@@ -262,9 +262,9 @@ def linear():
 
 def levels(model, evidence, delta=DELTA):
     """L of all functions and of declared ones, from the radii: beta = sqrt((logdet / 2 + L) / 2)."""
-    found = certify.confidence(model, evidence, delta=delta)
-    betas = np.array([found.beta_all, found.beta_declared])
-    return 2 * betas**2 - found.fit.logdet / 2, found.bet
+    confidence = certify.confidence(model, evidence, delta=delta)
+    betas = np.array([confidence.beta_all, confidence.beta_declared])
+    return 2 * betas**2 - confidence.fit.logdet / 2, confidence.bet
 
 
 def test_levels_of_a_linear_mdp_pay_for_functions_weights_and_delta(linear):
@@ -279,29 +279,31 @@ def test_levels_of_a_linear_mdp_pay_for_functions_weights_and_delta(linear):
     w = [0.25, 0.5][j]
     assert L_all == pytest.approx(math.log(2 ** (S - 1) / (DELTA * w)), abs=1e-9)
 
-    declared = model.with_rewards(np.full((3, H, S, A), 0.1))
-    (L_all, L_some), j = levels(declared, evidence)
+    with_rewards = model.with_rewards(np.full((3, H, S, A), 0.1))
+    (L_all, L_some), j = levels(with_rewards, evidence)
     w = [0.25, 0.5][j]
     assert L_all == pytest.approx(math.log(2 ** (S - 1) / (DELTA / 2 * w)), abs=1e-9)
     assert L_some == pytest.approx(math.log((H - 1) * 3 / (DELTA / 4 * w)), abs=1e-9)
-    halved = levels(declared, weighted(evidence, [0.125, 0.25]))[0]
-    np.testing.assert_allclose(halved - [L_all, L_some], LOG_2, atol=1e-9)
-    moments = certify.confidence(declared, evidence, delta=DELTA).whole.moments
+    half_weights = levels(with_rewards, weighted(evidence, [0.125, 0.25]))[0]
+    np.testing.assert_allclose(half_weights - [L_all, L_some], LOG_2, atol=1e-9)
+    moments = certify.confidence(with_rewards, evidence, delta=DELTA).whole.moments
     assert moments.level == pytest.approx(math.log((H - 1) * 3 / (DELTA / 4)), abs=1e-12)
-    used = [2 ** (S - 1) * math.exp(-L_all) / w, 3 * (H - 1) * math.exp(-L_some) / w]
-    assert sum(used) + 3 * (H - 1) * math.exp(-moments.level) == pytest.approx(DELTA, rel=1e-9)
+    failure_probabilities = [2 ** (S - 1) * math.exp(-L_all) / w, 3 * (H - 1) * math.exp(-L_some) / w]
+    assert sum(failure_probabilities) + 3 * (H - 1) * math.exp(-moments.level) == pytest.approx(
+        DELTA, rel=1e-9
+    )
 
 
 def test_the_parameter_set_of_a_linear_mdp_pays_for_functions_weights_and_delta(linear):
     """Before the first episode its excess is -sqrt(L / 2), of the e-process with the smallest L."""
     model, _ = linear
     H, S, A = model.space.sizes
-    for given, part in ((model, DELTA), (model.with_rewards(np.full((1, H, S, A), 0.1)), DELTA / 2)):
+    for variant, part in ((model, DELTA), (model.with_rewards(np.full((1, H, S, A), 0.1)), DELTA / 2)):
         with scope():
-            nothing = weighted(given.init_evidence(ladder(50, 10)), [0.25, 0.5])
-            at = to_device((given, nothing, np.zeros((given.dim, S)), np.array(DELTA)))
-            found = float(at[0].violation(*at[1:]))
-        assert 2 * found**2 == pytest.approx(math.log(2 ** (S - 1) / (part * 0.5)), abs=1e-9)
+            empty = weighted(variant.init_evidence(ladder(50, 10)), [0.25, 0.5])
+            args = to_device((variant, empty, np.zeros((variant.dim, S)), np.array(DELTA)))
+            violation = float(args[0].violation(*args[1:]))
+        assert 2 * violation**2 == pytest.approx(math.log(2 ** (S - 1) / (part * 0.5)), abs=1e-9)
 
 
 def test_frequencies_that_refute_features_get_half_of_delta_for_all_pairs(monkeypatch, linear):
@@ -324,16 +326,16 @@ def test_frequencies_that_refute_features_get_half_of_delta_for_all_pairs(monkey
     assert is_refuted(1 - allowed - 1e-9)
     assert not is_refuted(1 - allowed + 1e-9)
 
-    asked = []
+    calls = []
 
     def contradictions(fit, beta, counts, delta):
-        asked.append((2 * beta**2 - fit.logdet / 2, delta))
+        calls.append((2 * beta**2 - fit.logdet / 2, delta))
         return np.zeros((S, A), bool)
 
     monkeypatch.setattr(linear_confidence, "contradictions", contradictions)
-    found = model.confidence(weighted(evidence, [0.25, 0.5]), DELTA)
-    w = [0.25, 0.5][found.bet]
-    assert asked == [
+    confidence = model.confidence(weighted(evidence, [0.25, 0.5]), DELTA)
+    w = [0.25, 0.5][confidence.bet]
+    assert calls == [
         (pytest.approx(math.log(2 ** (S - 1) / (DELTA / 2 * w)), abs=1e-9), pytest.approx(DELTA))
     ]
 
@@ -355,11 +357,11 @@ def sampling(rows, is_fixed):
 @pytest.mark.parametrize("is_fixed", [False, True])
 def test_every_row_and_simulator_has_its_share_of_the_delta_of_samples(is_fixed):
     """rows / delta is all that matters, and t obeys its equation at log(rows / delta)."""
-    found = sampling(6, is_fixed).divergence(DELTA)
-    np.testing.assert_allclose(sampling(12, is_fixed).divergence(2 * DELTA), found, rtol=1e-12)
-    assert found[0, 1] == math.inf
-    assert found[1, 1] == 0
-    for (N, m), kl in zip(((50, 3), (80, 2)), (found[0, 0], found[1, 0]), strict=True):
+    divergence = sampling(6, is_fixed).divergence(DELTA)
+    np.testing.assert_allclose(sampling(12, is_fixed).divergence(2 * DELTA), divergence, rtol=1e-12)
+    assert divergence[0, 1] == math.inf
+    assert divergence[1, 1] == 0
+    for (N, m), kl in zip(((50, 3), (80, 2)), (divergence[0, 0], divergence[1, 0]), strict=True):
         t, k = N * kl, m - 1
         if is_fixed:
             level = t - k * math.log(math.e * t / k)
@@ -378,21 +380,21 @@ def test_samples_and_episodes_share_delta(monkeypatch):
     """A fifth for the samples, the rest for the episodes; the certificate states the sum."""
     counts = np.random.default_rng(0).integers(1, 9, size=(2, 3, 2, 3)) * 1000
     problem = hf.from_simulators(list(counts), horizon=3)
-    asked = []
+    calls = []
 
-    def within(self, model, evidence, delta, about):
-        asked.append((delta, about))
+    def robust_confidence(self, model, evidence, delta, misspecification):
+        calls.append((delta, misspecification))
         return Stub(np.asarray(delta))
 
-    monkeypatch.setattr(certificates.ConfidenceCache, "robust", within)
-    found = certificates.ConfidenceCache().get(problem, None, DELTA, 0.0)
+    monkeypatch.setattr(certificates.ConfidenceCache, "robust", robust_confidence)
+    confidence = certificates.ConfidenceCache().get(problem, None, DELTA, 0.0)
     assert DELTA_SHARE == 0.2
-    ((left, about),) = asked
-    assert left == pytest.approx(0.8 * DELTA, abs=1e-15)
-    wanted = problem.sampling.divergence(0.2 * DELTA)
-    np.testing.assert_allclose(about.sampled, wanted, rtol=1e-12)
-    assert left + DELTA_SHARE * DELTA <= DELTA * (1 + 1e-15)
-    assert float(found.delta) == DELTA
+    ((delta_left, misspecification),) = calls
+    assert delta_left == pytest.approx(0.8 * DELTA, abs=1e-15)
+    expected = problem.sampling.divergence(0.2 * DELTA)
+    np.testing.assert_allclose(misspecification.sampled, expected, rtol=1e-12)
+    assert delta_left + DELTA_SHARE * DELTA <= DELTA * (1 + 1e-15)
+    assert float(confidence.delta) == DELTA
 
 
 @dataclasses.dataclass(frozen=True)
@@ -408,40 +410,40 @@ class Stub:
 def test_alternatives_together_have_one_delta():
     """m equal e-values have that value as their mean; one of m pays log m; the threshold is 1/delta."""
     for m in (1, 2, 5):
-        alike = Check(tuple(Alternative("x", 3.0) for _ in range(m)), DELTA, 1)
-        assert alike.log_e == pytest.approx(3.0, abs=1e-12)
-        silent = [Alternative("x", -math.inf)] * (m - 1)
+        equal = Check(tuple(Alternative("x", 3.0) for _ in range(m)), DELTA, 1)
+        assert equal.log_e == pytest.approx(3.0, abs=1e-12)
+        uninformative = [Alternative("x", -math.inf)] * (m - 1)
         for change, is_refuted in ((1e-9, True), (-1e-9, False)):
-            one = Alternative("y", math.log(m / DELTA) + change)
-            assert Check((*silent, one), DELTA, 1).is_refuted is is_refuted
+            borderline = Alternative("y", math.log(m / DELTA) + change)
+            assert Check((*uninformative, borderline), DELTA, 1).is_refuted is is_refuted
 
 
 def test_weights_inside_every_alternative_sum_to_at_most_one(monkeypatch, mixture):
     """Changes at one of several episodes 1/(k(k+1)), cuts of memory and age, starts, and priors of a noise."""
     model, evidence = mixture
-    asked = []
+    calls = []
 
-    def mean_of(parts, weights):
-        asked.append(np.asarray(weights))
+    def record_mean(parts, weights):
+        calls.append(np.asarray(weights))
         assert len(parts) == len(weights)
         assert (np.asarray(weights) > 0).all()
         assert np.sum(weights) <= 1 + 1e-12
         return 0.0
 
     for module in (check, any_law):
-        monkeypatch.setattr(module, "mean_of", mean_of)
+        monkeypatch.setattr(module, "mean_of", record_mean)
     monkeypatch.setattr(check, "_log_q_of_parts", lambda *_: 0.0)
     K, H = 40, 4
     log = Trajectory(np.zeros((K, H + 1), int), np.zeros((K, H), int), np.zeros((K, H), int))
     assert check._change(model, evidence, log) == 0.0
-    k = np.arange(1, len(asked[0]) + 1)
-    np.testing.assert_allclose(asked[0], 1 / (k * (k + 1)))
+    k = np.arange(1, len(calls[0]) + 1)
+    np.testing.assert_allclose(calls[0], 1 / (k * (k + 1)))
     assert check._change(model, evidence, None) == 0.0
-    np.testing.assert_array_equal(asked[1], evidence.weights)
+    np.testing.assert_array_equal(calls[1], evidence.weights)
     assert check._age(model, log) == 0.0
     assert check._memory(model, log) == 0.0
-    assert asked[2].sum() == pytest.approx(1)
-    assert asked[3].sum() == pytest.approx(1)
+    assert calls[2].sum() == pytest.approx(1)
+    assert calls[3].sum() == pytest.approx(1)
     noise = hf.Mixture.from_noise(
         lambda s, a, w: (s + a + w) % 3,
         [0, 1],
@@ -451,4 +453,4 @@ def test_weights_inside_every_alternative_sum_to_at_most_one(monkeypatch, mixtur
         models=[[0.9, 0.1], [0.2, 0.8]],
     )
     assert any_law.log_any_law(noise, np.zeros(noise.space.succ.shape, int)) == 0.0
-    assert asked[4].sum() == pytest.approx(1)
+    assert calls[4].sum() == pytest.approx(1)

@@ -1,4 +1,4 @@
-"""Certificates say no less than what is proved, in words that stay true."""
+"""Printed bounds are never below the proved ones, and the sentences around them are true."""
 
 from decimal import Decimal
 
@@ -20,10 +20,10 @@ from horizonfree.guarantees.certificate import (
 def test_what_is_said_is_never_less_than_what_is_proved(subtests):
     for eps in [0.0, 1e-7, 0.0123456, 0.3010894, 0.9999, 1.0, *np.random.default_rng(0).random(20).tolist()]:
         with subtests.test(eps=eps):
-            said = float(round_up_text(eps))
-            assert said >= eps * (1 - 1e-9)
-            assert said <= eps * 1.01 + 1e-300
-            assert Certificate(eps, 0.05, "uniform", "", {}).is_vacuous == (said >= 1)
+            printed_eps = float(round_up_text(eps))
+            assert printed_eps >= eps * (1 - 1e-9)
+            assert printed_eps <= eps * 1.01 + 1e-300
+            assert Certificate(eps, 0.05, "uniform", "", {}).is_vacuous == (printed_eps >= 1)
 
 
 def test_bounds_are_rounded_up_to_three_digits_or_to_what_is_finest():
@@ -37,14 +37,14 @@ def test_bounds_are_rounded_up_to_three_digits_or_to_what_is_finest():
 def test_the_confidence_is_never_more_than_was_asked_for_and_never_one(subtests):
     for delta in [0.05, 1 / 3, 1.4e-6, 0.0049999996, 0.5, 0.999, 0.1, 1e-12, 1 - 1e-9, 5e-324]:
         with subtests.test(delta=delta):
-            said = confidence_of(delta)
-            if "%" in said:
-                said, below = Decimal(said.removesuffix("% confidence")), 100 * (1 - Decimal(repr(delta)))
-                assert said <= below
-                assert below - said <= max(0.1, 10 * delta)
-                assert said < 100
+            text = confidence_of(delta)
+            if "%" in text:
+                text, below = Decimal(text.removesuffix("% confidence")), 100 * (1 - Decimal(repr(delta)))
+                assert text <= below
+                assert below - text <= max(0.1, 10 * delta)
+                assert text < 100
             else:
-                assert float(said.removeprefix("1 - ").removesuffix(" confidence")) >= delta
+                assert float(text.removeprefix("1 - ").removesuffix(" confidence")) >= delta
 
 
 def test_error_probabilities_are_rounded_up():

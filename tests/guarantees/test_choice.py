@@ -18,7 +18,7 @@ PROBLEMS = cases.PROBLEMS | {
 
 
 @cache
-def case_of(name, episodes=200, seeds=4):
+def make_case(name, episodes=200, seeds=4):
     """Of each problem one, for all tests that look at it."""
     return cases.Case(PROBLEMS[name](), episodes, seeds)
 
@@ -26,7 +26,7 @@ def case_of(name, episodes=200, seeds=4):
 @pytest.mark.parametrize("name", list(PROBLEMS))
 def test_the_gap_agrees_with_its_literal_recursion(name):
     """Of two actions the same; of more, pairs taken one by one can only be smaller, and by little."""
-    case = case_of(name)
+    case = make_case(name)
     for i, confidence in enumerate(case.confidences):
         literal, eps = choice.largest_loss(case, i), float(confidence.eps)
         # the largest eigenvalue is bounded within a factor of q^(1/16), and eps grows like its root
@@ -50,7 +50,7 @@ def test_where_no_action_decides_anything_nothing_can_be_lost(make):
 
 
 def test_a_choice_after_something_nobody_influences_is_charged_alone():
-    case = case_of("gate", episodes=300, seeds=6)
+    case = make_case("gate", episodes=300, seeds=6)
     for confidence in case.confidences:
         assert confidence.eps < 0.8 * confidence.divergence.eps
 
@@ -58,18 +58,18 @@ def test_a_choice_after_something_nobody_influences_is_charged_alone():
 @pytest.mark.parametrize("name", ["gate", "sparse truth"])
 def test_no_reward_of_an_adversary_over_U_costs_more_than_the_gap(name):
     """Parameters of U, not only the truth; rewards by linear programmes."""
-    case = case_of(name)
+    case = make_case(name)
     H, S, A = case.space.sizes
     support = case.slots(np.ones(len(case.valid.rows))) > 0
-    found = []
+    losses = []
     for i, confidence in enumerate(case.confidences):
         rng, P_hat = np.random.default_rng(i), confidence.step.kernel.dense()
         for theta in case.points_of_U(i, rng, 4)[1::2]:
             first = cases.random_reward(rng, H, S, A)
             _, _, loss = ref.worst_reward(P_hat, case.kernel(theta), support, first, case.start)
             assert loss <= confidence.eps + 1e-7
-            found.append(loss / float(confidence.eps))
-    assert max(found) > 0.05
+            losses.append(loss / float(confidence.eps))
+    assert max(losses) > 0.05
 
 
 def test_actions_that_do_the_same_are_told_from_those_that_do_not():
@@ -77,13 +77,13 @@ def test_actions_that_do_the_same_are_told_from_those_that_do_not():
     space, valid = problem.space, problem.model.valid
     for s in range(5):
         for a in range(2):
-            same = any(choice.do_the_same(space, valid.row_of, len(valid.rows), s, a, b) for b in range(a))
-            assert valid.choices[s, a] == (not same)
+            is_same = any(choice.do_the_same(space, valid.row_of, len(valid.rows), s, a, b) for b in range(a))
+            assert valid.choices[s, a] == (not is_same)
     np.testing.assert_array_equal(valid.choices.sum(1), [1, 2, 2, 1, 1])
 
 
 def test_what_follows_a_choice_must_be_charged():
-    """Left or right, then a coin nobody influences: (left, heads) and (right, tails) pay, so the coin matters."""
+    """Left or right, then a coin that no action influences: (left, heads) and (right, tails) pay, so it matters."""
     from horizonfree import Mixture
 
     kernels = np.zeros((2, 7, 2, 7))
@@ -108,16 +108,18 @@ def test_what_follows_a_choice_must_be_charged():
 
 def test_a_policy_that_is_not_optimal_under_the_estimate_does_not_get_the_gap_of_plans():
     """With one action per state a plan loses nothing; with two that differ, a policy that errs does."""
-    case = case_of("gate", episodes=300, seeds=6)
+    case = make_case("gate", episodes=300, seeds=6)
     reward = np.zeros(case.space.sizes)
     reward[-1, 3] = 1.0
     plan = case.plan(0, reward)
     wrong = np.zeros_like(plan)  # never takes the risk
-    good, bad = (certify.for_reward(case.model, case.confidences[0], reward, x)[0] for x in (plan, wrong))
-    assert good.gaps["uniform"] <= case.confidences[0].eps
+    plan_bounds, wrong_bounds = (
+        certify.for_reward(case.model, case.confidences[0], reward, x)[0] for x in (plan, wrong)
+    )
+    assert plan_bounds.gaps["uniform"] <= case.confidences[0].eps
     true = ref.regret(case.P_star, reward, wrong, 0)
     assert true > 0.1
-    assert min(bad.gaps.values()) >= true
+    assert min(wrong_bounds.gaps.values()) >= true
 
 
 def test_random_data_of_one_action_need_no_episode_at_all():

@@ -40,32 +40,32 @@ def bounds(space, step, stops):
 def test_the_divergence_of_trajectories_is_the_expected_sum_over_steps():
     problem = small.dense(S=3, horizon=3)
     P, Q = problem.kernel().dense(), small.dense(S=3, horizon=3, weights=(0.2, 0.5, 0.3)).kernel().dense()
-    each = np.array([[ref.kl(P[s, a], Q[s, a]) for a in range(2)] for s in range(3)])
+    per_state = np.array([[ref.kl(P[s, a], Q[s, a]) for a in range(2)] for s in range(3)])
     policy = np.random.default_rng(0).integers(2, size=(3, 3))
     for start in (0, np.array([0.2, 0.3, 0.5])):
         p, q = (ref.trajectories(kernel, policy, start) for kernel in (P, Q))
         assert sum(p.values()) == pytest.approx(1)
-        wanted = sum(p[t] * np.log(p[t] / q[t]) for t in p)
-        assert ref.expected_sum(P, each, policy, start) == pytest.approx(wanted)
+        expected = sum(p[t] * np.log(p[t] / q[t]) for t in p)
+        assert ref.expected_sum(P, per_state, policy, start) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("start", [0, (0.3, 0.7)])
 def test_kappa_is_the_largest_expected_cost_over_all_policies(start):
-    case, compared = cases.Case(small.dense(S=2, horizon=4, start=start), seeds=2), 0
+    case, num_compared = cases.Case(small.dense(S=2, horizon=4, start=start), seeds=2), 0
     for confidence in case.confidences:
         step = confidence.step
-        found = divergence(case.space, step)
-        if found.stop.any():
+        bound = divergence(case.space, step)
+        if bound.stop.any():
             continue
-        compared += 1
+        num_compared += 1
         assert not step.leak.any()
-        every = [
+        costs = [
             ref.expected_sum(step.kernel.dense(), step.cost, policy, start)
             for policy in ref.policies(case.space.horizon - 1, 2, 2)  # the last transition touches no reward
         ]
-        assert found.kappa == pytest.approx(max(every))
-        assert found.eps == pytest.approx(np.sqrt(1 - np.exp(-2 * found.kappa)))
-    assert compared
+        assert bound.kappa == pytest.approx(max(costs))
+        assert bound.eps == pytest.approx(np.sqrt(1 - np.exp(-2 * bound.kappa)))
+    assert num_compared
 
 
 def random_steps(problem, rng):
@@ -81,25 +81,27 @@ def test_from_a_drawn_start_both_bounds_are_the_mean_over_the_states(seed):
     initial = rng.dirichlet(np.ones(4)) * [1, 0, 1, 1]
     initial /= initial.sum()
     step = random_steps(small.dense(), rng)
-    drawn = small.dense(start=initial).space
+    drawn_space = small.dense(start=initial).space
     fixed = [small.dense(start=s).space for s in range(4)]
     stops = bad_sets(step)
-    each = np.array([bounds(space, step, stops)[:2] for space in fixed])  # start, bound, bad set
-    for found, wanted in zip(bounds(drawn, step, stops)[:2], np.moveaxis(each, 0, -1) @ initial, strict=True):
-        assert found.shape == (4,)
-        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    per_state = np.array([bounds(space, step, stops)[:2] for space in fixed])  # start, bound, bad set
+    for bound, expected in zip(
+        bounds(drawn_space, step, stops)[:2], np.moveaxis(per_state, 0, -1) @ initial, strict=True
+    ):
+        assert bound.shape == (4,)
+        np.testing.assert_allclose(bound, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_least_gap_of_the_bad_sets_is_kept(seed):
     step = random_steps(small.dense(), np.random.default_rng(seed))
     space = small.dense(start=[0.1, 0.2, 0.3, 0.4]).space
-    found = divergence(space, step)
+    bound = divergence(space, step)
     hits, _, kappas = bounds(space, step, bad_sets(step))
     gaps = gap(2 * hits, kappas, kappas)
-    own = gap(*(np.asarray(x) for x in (2 * found.hit, found.kappa, found.kappa)))
-    assert found.eps == pytest.approx(float(own), rel=1e-12)
-    assert found.eps == pytest.approx(min(gaps), rel=1e-12)
+    all_gaps = gap(*(np.asarray(x) for x in (2 * bound.hit, bound.kappa, bound.kappa)))
+    assert bound.eps == pytest.approx(float(all_gaps), rel=1e-12)
+    assert bound.eps == pytest.approx(min(gaps), rel=1e-12)
 
 
 @settings(max_examples=300, deadline=None)

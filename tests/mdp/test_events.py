@@ -20,17 +20,17 @@ CASES = [
 ]
 
 
-def problem_of(P, horizon, start=0, **how):
-    return hf.Mixture.from_kernels([P], horizon=horizon, weights=[1.0], start=start, **how)
+def make_problem(P, horizon, start=0, **options):
+    return hf.Mixture.from_kernels([P], horizon=horizon, weights=[1.0], start=start, **options)
 
 
 @pytest.mark.parametrize("start", [0, [0.5, 0.25, 0.25]])
 @pytest.mark.parametrize(("pays", "is_max"), CASES)
 def test_the_value_on_lifted_states_is_the_sum_over_all_sequences(pays, is_max, start):
     P = RNG.dirichlet(np.ones(3), (3, 2))
-    problem = problem_of(P, 3, start)
+    problem = make_problem(P, 3, start)
     first = np.eye(3)[0] if start == 0 else np.array(start)
-    for decided in (
+    for decisions in (
         [OPEN, WON, LOST],
         [OPEN, OPEN, WON],
         [WON, OPEN, OPEN],
@@ -38,18 +38,18 @@ def test_the_value_on_lifted_states_is_the_sum_over_all_sequences(pays, is_max, 
         [LOST, WON, WON],
     ):
         for steps in (1, 2):
-            event = Event(np.array(decided), steps, pays, is_max)
+            event = Event(np.array(decisions), steps, pays, is_max)
             space = problem.with_start(None, steps + 1, is_paid_after=True).space
             lift, table = event.lift(space), event.reward(space)
             kernel = lift.kernel(problem.kernel())
             np.testing.assert_allclose(np.asarray(kernel.prob).sum(-1), 1)
             value = float(lift.space.at_start(optimal(kernel, table).V[0]))
             value = value if is_max else 1 - value
-            assert value == pytest.approx(reference.best(P, first, decided, steps, pays, is_max), abs=1e-12)
+            assert value == pytest.approx(reference.best(P, first, decisions, steps, pays, is_max), abs=1e-12)
             policy = RNG.integers(2, size=(steps + 1, 3))
-            own = float(lift.space.at_start(evaluate(kernel, table, policy[:, lift.origin])[0]))
-            true = reference.probability(P, first, policy, decided, steps, pays)
-            assert (own if is_max else 1 - own) == pytest.approx(true, abs=1e-12)
+            lifted_value = float(lift.space.at_start(evaluate(kernel, table, policy[:, lift.origin])[0]))
+            true = reference.probability(P, first, policy, decisions, steps, pays)
+            assert (lifted_value if is_max else 1 - lifted_value) == pytest.approx(true, abs=1e-12)
             totals = max_total(lift.space, table)
             assert totals[0, lift.space.starts()].max() <= 1
 
@@ -57,33 +57,33 @@ def test_the_value_on_lifted_states_is_the_sum_over_all_sequences(pays, is_max, 
 @pytest.mark.parametrize(("S", "A", "H"), [(1, 1, 1), (1, 2, 5), (2, 1, 500), (4, 3, 12)])
 def test_reaching_is_backward_induction_for_all_sizes(S, A, H):
     P = RNG.dirichlet(np.ones(S), (S, A))
-    problem = problem_of(P, H)
+    problem = make_problem(P, H)
     event = hf.reach(problem, [S - 1], within=H)
     assert event.steps == H
     run = hf.explore(problem, "uniform", episodes=1, progress=False)
     plan = run.plan(event)
     assert plan.policy.shape == (H, S)
     target = np.arange(S) == S - 1
-    assert plan.value == pytest.approx(reference.within(P, target, H)[0], abs=1e-9)
+    assert plan.value == pytest.approx(reference.reached_within(P, target, H)[0], abs=1e-9)
     assert hf.true_gap(problem, event, plan.policy) == pytest.approx(0, abs=1e-9)
 
 
 def test_reaching_is_at_least_ending_there_and_deterministic_kernels_are_exact():
     P = np.zeros((3, 2, 3))
     P[0, 0, 1] = P[0, 1, 0] = P[1, :, 2] = P[2, :, 0] = 1  # a way through 1 and 2 back to 0
-    problem = problem_of(P, 3)
+    problem = make_problem(P, 3)
     run = hf.explore(problem, "uniform", episodes=1, progress=False)
     assert run.plan(hf.reach(problem, 1)).value == pytest.approx(1)
     assert run.plan(hf.reach(problem, 2, within=1), delta=0.5).value == pytest.approx(0)
     P = RNG.dirichlet(np.ones(3), (3, 2))
-    problem = problem_of(P, 4)
+    problem = make_problem(P, 4)
     run = hf.explore(problem, "uniform", episodes=1, progress=False)
     for s in range(3):
         assert run.plan(hf.reach(problem, s)).value >= run.plan(hf.goal(problem, s)).value - 1e-12
 
 
 def test_events_of_other_problems_and_odd_bounds_are_refused():
-    problem = problem_of(RNG.dirichlet(np.ones(3), (3, 2)), 4)
+    problem = make_problem(RNG.dirichlet(np.ones(3), (3, 2)), 4)
     run = hf.explore(problem, "uniform", episodes=1, progress=False)
     with pytest.raises(HorizonfreeError, match="0 to 4"):
         hf.reach(problem, 0, within=5)
@@ -96,9 +96,9 @@ def test_events_of_other_problems_and_odd_bounds_are_refused():
     with pytest.raises(HorizonfreeError, match=r"at most .* are possible: ask for fewer"):
         Event(np.zeros(3, int), 10**8).reward(problem.space)
     event = hf.reach(problem, 2)
-    for how in ({"scale": "rescale"}, {"discount": 0.9}, {"final": [0, 0, 1]}, {"horizon": 2}):
+    for options in ({"scale": "rescale"}, {"discount": 0.9}, {"final": [0, 0, 1]}, {"horizon": 2}):
         with pytest.raises(HorizonfreeError, match="are for rewards"):
-            run.plan(event, **how)
+            run.plan(event, **options)
     with pytest.raises(HorizonfreeError, match="misspecification"):
         run.plan(event, misspecification=0.01)
     with pytest.raises(HorizonfreeError, match="maximum-likelihood estimate"):
@@ -110,7 +110,7 @@ def test_events_of_other_problems_and_odd_bounds_are_refused():
 def test_forbidden_actions_are_not_taken():
     P = RNG.dirichlet(np.ones(3), (3, 2))
     allowed = np.array([[True, False], [True, True], [False, True]])
-    problem = problem_of(P, 3, actions_allowed=allowed)
+    problem = make_problem(P, 3, actions_allowed=allowed)
     run = hf.explore(problem, "uniform", episodes=1, progress=False)
     event = hf.reach(problem, 2, within=2)
     plan = run.plan(event)

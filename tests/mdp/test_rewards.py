@@ -86,8 +86,8 @@ def test_a_map_made_for_one_problem_is_not_used_for_another():
     ):
         resolve(chain(2), slow)
     wide = np.ones((3, 2, 3)) / 3
-    both = rescale(Mixture.from_kernels([wide], horizon=2), cost)
-    assert resolve(chain(1), both) is both
+    rescaled = rescale(Mixture.from_kernels([wide], horizon=2), cost)
+    assert resolve(chain(1), rescaled) is rescaled
     assert resolve(chain(2), fast) is fast
 
 
@@ -98,11 +98,11 @@ def test_a_constant_reward_rescales_to_nothing_to_choose(problem):
 
 
 def test_occupied_states_are_those_of_some_trajectory(any_start):
-    occupied = np.zeros((H, S), bool)
+    is_occupied = np.zeros((H, S), bool)
     for path in trajectories(any_start):
         for h, s, _ in path:
-            occupied[h, s] = True
-    np.testing.assert_array_equal(occupied_states(any_start.space), occupied)
+            is_occupied[h, s] = True
+    np.testing.assert_array_equal(occupied_states(any_start.space), is_occupied)
 
 
 def test_the_total_counts_from_every_state_in_which_an_episode_can_start():
@@ -119,12 +119,12 @@ def test_the_total_counts_from_every_state_in_which_an_episode_can_start():
 
 def test_a_map_made_for_one_start_is_not_used_for_others():
     P = np.eye(3)[:, None]
-    one, two = (Mixture.from_kernels([P], horizon=2, start=start) for start in (0, [0.5, 0.5, 0.0]))
+    fixed, drawn = (Mixture.from_kernels([P], horizon=2, start=start) for start in (0, [0.5, 0.5, 0.0]))
     cost = -np.arange(3.0)
     with pytest.raises(RewardError, match="there state 1 cannot be occupied at step 0, here it can"):
-        resolve(two, rescale(one, cost))
-    both = rescale(two, cost)
-    assert resolve(one, both) is both
+        resolve(drawn, rescale(fixed, cost))
+    rescaled = rescale(drawn, cost)
+    assert resolve(fixed, rescaled) is rescaled
 
 
 def test_all_forms_of_one_reward_agree(problem):

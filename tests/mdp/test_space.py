@@ -17,12 +17,12 @@ def space(start, horizon=3):
 
 
 def test_a_start_is_a_state_or_a_distribution_over_states():
-    fixed, drawn = space(3), space([0.25, 0.0, 0.75, 0.0, 0.0])
+    fixed, drawn_space = space(3), space([0.25, 0.0, 0.75, 0.0, 0.0])
     assert (fixed.start, fixed.initial) == (3, None)
     np.testing.assert_array_equal(fixed.starts(), [False, False, False, True, False])
-    assert drawn.start is None
-    np.testing.assert_array_equal(drawn.initial, [0.25, 0.0, 0.75, 0.0, 0.0])
-    np.testing.assert_array_equal(drawn.starts(), [True, False, True, False, False])
+    assert drawn_space.start is None
+    np.testing.assert_array_equal(drawn_space.initial, [0.25, 0.0, 0.75, 0.0, 0.0])
+    np.testing.assert_array_equal(drawn_space.starts(), [True, False, True, False, False])
 
 
 def test_a_problem_says_where_it_starts():
@@ -38,9 +38,9 @@ def test_a_problem_says_where_it_starts():
 
 @pytest.mark.parametrize("state", range(5))
 def test_a_distribution_that_is_sure_of_a_state_is_that_state(state):
-    sure, fixed = space(np.eye(5)[state]), space(state)
-    assert jax.tree.structure(sure) == jax.tree.structure(fixed)
-    for x, y in zip(jax.tree.leaves(sure), jax.tree.leaves(fixed)):
+    one_hot, fixed = space(np.eye(5)[state]), space(state)
+    assert jax.tree.structure(one_hot) == jax.tree.structure(fixed)
+    for x, y in zip(jax.tree.leaves(one_hot), jax.tree.leaves(fixed)):
         np.testing.assert_array_equal(x, y)
     np.testing.assert_array_equal(start_distribution(state, 5), np.eye(5)[state])
     np.testing.assert_array_equal(start_distribution(np.eye(5)[state], 5), np.eye(5)[state])
@@ -48,36 +48,38 @@ def test_a_distribution_that_is_sure_of_a_state_is_that_state(state):
 
 def test_values_at_the_start_are_the_mean_over_it():
     initial = np.array([0.25, 0.0, 0.75, 0.0, 0.0])
-    fixed, drawn = space(3), space(initial)
+    fixed, drawn_space = space(3), space(initial)
     V = np.random.default_rng(0).random((2, 4, 5))
     np.testing.assert_array_equal(fixed.at_start(V), V[..., 3])
-    np.testing.assert_allclose(drawn.at_start(V), 0.25 * V[..., 0] + 0.75 * V[..., 2], rtol=1e-14)
-    assert drawn.at_start(V[0, 0]) == pytest.approx(V[0, 0] @ initial)
+    np.testing.assert_allclose(drawn_space.at_start(V), 0.25 * V[..., 0] + 0.75 * V[..., 2], rtol=1e-14)
+    assert drawn_space.at_start(V[0, 0]) == pytest.approx(V[0, 0] @ initial)
     with jax.enable_x64(True):
-        for place in (fixed, drawn):
-            traced = jax.jit(lambda place, V: place.at_start(V))(place, jnp.asarray(V))
-            np.testing.assert_allclose(traced, place.at_start(V), rtol=1e-14)
+        for start_space in (fixed, drawn_space):
+            traced = jax.jit(lambda start_space, V: start_space.at_start(V))(start_space, jnp.asarray(V))
+            np.testing.assert_allclose(traced, start_space.at_start(V), rtol=1e-14)
 
 
 def test_a_distribution_is_normalised_and_the_given_array_left_alone():
-    given = np.full(5, 0.2 + 1e-9)
-    kept = given.copy()
-    assert np.asarray(space(given).initial).sum() == pytest.approx(1, abs=1e-15)
-    np.testing.assert_array_equal(given, kept)
+    initial = np.full(5, 0.2 + 1e-9)
+    original = initial.copy()
+    assert np.asarray(space(initial).initial).sum() == pytest.approx(1, abs=1e-15)
+    np.testing.assert_array_equal(initial, original)
 
 
 def test_states_are_reached_and_occupied_from_every_start():
-    drawn = space([0.5, 0.0, 0.5, 0.0, 0.0], horizon=2)
-    np.testing.assert_array_equal(drawn.reachable, [True, True, True, True, False])
-    np.testing.assert_array_equal(occupied_states(drawn), [[1, 0, 1, 0, 0], [0, 1, 0, 1, 0]])
+    drawn_space = space([0.5, 0.0, 0.5, 0.0, 0.0], horizon=2)
+    np.testing.assert_array_equal(drawn_space.reachable, [True, True, True, True, False])
+    np.testing.assert_array_equal(occupied_states(drawn_space), [[1, 0, 1, 0, 0], [0, 1, 0, 1, 0]])
     for horizon in (1, 2, 3, 7):
-        drawn = space([0.5, 0.0, 0.5, 0.0, 0.0], horizon)
-        each = [space(s, horizon) for s in (0, 2)]
-        np.testing.assert_array_equal(drawn.reachable, each[0].reachable | each[1].reachable)
+        drawn_space = space([0.5, 0.0, 0.5, 0.0, 0.0], horizon)
+        fixed_spaces = [space(s, horizon) for s in (0, 2)]
         np.testing.assert_array_equal(
-            occupied_states(drawn), occupied_states(each[0]) | occupied_states(each[1])
+            drawn_space.reachable, fixed_spaces[0].reachable | fixed_spaces[1].reachable
         )
-        np.testing.assert_array_equal(drawn.reachable, occupied_states(drawn).any(axis=0))
+        np.testing.assert_array_equal(
+            occupied_states(drawn_space), occupied_states(fixed_spaces[0]) | occupied_states(fixed_spaces[1])
+        )
+        np.testing.assert_array_equal(drawn_space.reachable, occupied_states(drawn_space).any(axis=0))
 
 
 def test_a_state_first_entered_after_the_last_action_is_not_reachable():
@@ -116,8 +118,8 @@ NO_STARTS = [
 
 
 def test_what_is_no_start_is_refused(subtests):
-    for start, error, words in NO_STARTS:
-        with subtests.test(str(start)), pytest.raises(error, match=words):
+    for start, error, message in NO_STARTS:
+        with subtests.test(str(start)), pytest.raises(error, match=message):
             space(start)
 
 
@@ -131,6 +133,6 @@ def test_what_is_no_horizon_is_refused(subtests):
 
 
 def test_what_asks_for_a_space_can_be_asked_with_a_space():
-    place = space(0)
-    assert place.space is place
-    assert place.sizes == (3, 5, 1)
+    start_space = space(0)
+    assert start_space.space is start_space
+    assert start_space.sizes == (3, 5, 1)

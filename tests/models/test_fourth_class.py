@@ -39,24 +39,24 @@ def test_a_fourth_class_explores_certifies_plans_saves_and_loads(problem, tmp_pa
     assert difference.low <= difference.difference <= difference.high
     assert run.certificate(rewards="goals", progress=False).eps < 1e-11
     # a payment for transitions, which lifts the states
-    paid = np.fromfunction(
+    costs = np.fromfunction(
         lambda s, a, t: (s % 2) * (t % 3) / 100, (*problem.actions_allowed.shape, problem.num_states)
     )
-    assert run.plan(reward / 4, transition=paid).gap < 1e-10
+    assert run.plan(reward / 4, transition=costs).gap < 1e-10
 
     run.save(tmp_path / "run")
-    again = hf.load(tmp_path / "run")
-    assert isinstance(again.problem.model, KnownModel)
-    assert again.certificate() == certificate
-    assert again.plan(reward).gap == plan.gap
-    assert again.resume(episodes=10).episodes == 40
+    loaded = hf.load(tmp_path / "run")
+    assert isinstance(loaded.problem.model, KnownModel)
+    assert loaded.certificate() == certificate
+    assert loaded.plan(reward).gap == plan.gap
+    assert loaded.resume(episodes=10).episodes == 40
 
 
 def test_reports_and_batches_take_a_fourth_class(problem):
     run = hf.explore(problem, episodes=5, progress=False)
-    found = compute_facts(run)
-    assert (found.uncertainty[problem.space.reachable] == 0).all()
-    assert found.intervals is None
+    facts = compute_facts(run)
+    assert (facts.uncertainty[problem.space.reachable] == 0).all()
+    assert facts.intervals is None
     batch = hf.explore_many(
         problem, episodes=5, seeds=2, checkpoints=[5], curves=["eps", "excess", "gap"], progress=False
     )

@@ -16,7 +16,7 @@ from horizonfree.mdp.events import lift_payments, payments
 from horizonfree.models.draws import converged, diagnostics
 from horizonfree.models.mixture import posterior as by_hit_and_run
 from horizonfree.models.posterior import posterior
-from tests.models.tabular.worlds import random_policy, random_reward, random_table
+from tests.models.tabular.cases import random_policy, random_reward, random_table
 
 ALARM = 1e-8  # of one test
 
@@ -48,34 +48,36 @@ def test_rows_of_a_table_have_dirichlet_laws(S, prior, alpha):
     problem = hf.Tabular.from_table(table, horizon=3, support="given")
     assert problem.space.is_dense == (S == 4)
     run = logged(problem, episodes=2)
-    found = posterior(problem.model, run.evidence, draws=4000, prior=prior, seed=1)
+    draws = posterior(problem.model, run.evidence, draws=4000, prior=prior, seed=1)
     a = alpha + np.asarray(run.evidence.counts)
     for s, action in ((0, 0), (1, 1), (3, 0)):
         slots = np.flatnonzero(problem.space.support[s, action])  # of padded or of dense lists
-        assert found.parameters[:, s, action].sum(-1) == pytest.approx(1)
-        p, own = found.parameters[:, s, action, slots], a[s, action, slots]
+        assert draws.parameters[:, s, action].sum(-1) == pytest.approx(1)
+        p, concentrations = draws.parameters[:, s, action, slots], a[s, action, slots]
         for j in range(3):
-            assert agrees(p[:, j], stats.beta(own[j], own.sum() - own[j]))
-        if alpha > 0.3:  # two successors together, which tells of their correlation
-            assert agrees(p[:, 0] + p[:, 1], stats.beta(own[0] + own[1], own[2]))
-    assert found.convergence is None
+            assert agrees(p[:, j], stats.beta(concentrations[j], concentrations.sum() - concentrations[j]))
+        if alpha > 0.3:  # two successors together, which tests their correlation
+            assert agrees(
+                p[:, 0] + p[:, 1], stats.beta(concentrations[0] + concentrations[1], concentrations[2])
+            )
+    assert draws.convergence is None
 
 
 def test_the_default_of_any_successor_is_one_pseudo_count_for_the_pair():
     problem = hf.Tabular(5, 1, 3)
-    found = hf.from_episodes(hf.Tabular(5, 1, 3), (np.zeros((1, 4), int), np.zeros((1, 3), int))).posterior(
+    draws = hf.from_episodes(hf.Tabular(5, 1, 3), (np.zeros((1, 4), int), np.zeros((1, 3), int))).posterior(
         3000
     )
-    assert "1/m" in found.label
-    assert agrees(found.parameters[:, 1, 0, 2], stats.beta(1 / 5, 4 / 5))
-    assert agrees(found.parameters[:, 0, 0, 2], stats.beta(1 / 5, 3 + 4 / 5))
+    assert "1/m" in draws.label
+    assert agrees(draws.parameters[:, 1, 0, 2], stats.beta(1 / 5, 4 / 5))
+    assert agrees(draws.parameters[:, 0, 0, 2], stats.beta(1 / 5, 3 + 4 / 5))
     assert problem.num_states == 5
 
 
 def test_tiny_concentrations_are_laws_still():
-    found = logged(hf.Tabular.from_table(np.full((3, 1, 3), 1 / 3), horizon=1)).posterior(prior=1e-4)
-    assert found.parameters.sum(-1) == pytest.approx(1)
-    assert (found.parameters[:, 1:].max(-1) > 0.99).mean() > 0.99
+    draws = logged(hf.Tabular.from_table(np.full((3, 1, 3), 1 / 3), horizon=1)).posterior(prior=1e-4)
+    assert draws.parameters.sum(-1) == pytest.approx(1)
+    assert (draws.parameters[:, 1:].max(-1) > 0.99).mean() > 0.99
 
 
 def test_known_and_forbidden_pairs():
@@ -86,8 +88,8 @@ def test_known_and_forbidden_pairs():
     problem = hf.Tabular.from_table(table, horizon=3, support="given", actions_allowed=allowed)
     acts = np.where(allowed, np.arange(2), 1)
     policy = np.broadcast_to(acts[:, 0], (3, 4)).astype(np.int32)
-    found = logged(problem, policy=policy).posterior(draws=20)
-    P = np.stack([found.kernel(i).dense() for i in range(20)])
+    draws = logged(problem, policy=policy).posterior(draws=20)
+    P = np.stack([draws.kernel(i).dense() for i in range(20)])
     np.testing.assert_array_equal(P[:, 1, 0], P[:, 1, 1])
     assert (P[:, 2, :, 2] == 1).all()
 
@@ -96,8 +98,8 @@ def test_an_array_of_concentrations_is_the_prior_of_each_successor():
     problem = hf.Tabular(3, 1, 2)
     run = hf.from_episodes(problem, (np.zeros((1, 3), int), np.zeros((1, 2), int)))
     alpha = np.arange(1.0, 10.0).reshape(3, 1, 3)
-    found = run.posterior(draws=3000, prior=alpha)
-    assert agrees(found.parameters[:, 2, 0, 0], stats.beta(7, 17))
+    draws = run.posterior(draws=3000, prior=alpha)
+    assert agrees(draws.parameters[:, 2, 0, 0], stats.beta(7, 17))
 
 
 @pytest.mark.parametrize("alpha", [None, 2.0])
@@ -105,14 +107,14 @@ def test_weights_of_kernels_that_tell_themselves_apart_have_a_dirichlet_law(alph
     """d = 12, in closed form."""
     weights = np.random.default_rng(0).dirichlet(np.ones(12))
     run = logged(choosing(weights), episodes=10)
-    found = run.posterior(draws=1000, prior=alpha, seed=2)
+    draws = run.posterior(draws=1000, prior=alpha, seed=2)
     N = np.bincount(np.asarray(run.log.s[:, 1:]).ravel(), minlength=12)
     a = (1.0 if alpha is None else alpha) + N
-    w = found.parameters / run.problem.model.unit
+    w = draws.parameters / run.problem.model.unit
     law = stats.dirichlet(a)
-    # a mean of ESS effective draws is off by 10 standard errors with probability below 1e-20; 10 leave room for
+    # a mean of ESS effective draws is off by 10 standard errors with probability below 1e-20; 10 allow for
     # an effective size that was overestimated twice
-    error = np.sqrt(law.var() / found.convergence.effective)
+    error = np.sqrt(law.var() / draws.convergence.effective)
     assert (np.abs(w.mean(0) - law.mean()) < 10 * error).all()
     assert np.abs(w.var(0) / law.var() - 1).max() < 0.35
     assert w.sum(1) == pytest.approx(1)
@@ -146,10 +148,10 @@ def test_two_weights_have_the_law_of_numerical_integration(truth, alpha):
     path, _ = by_hit_and_run.chains(target, np.eye(1), np.zeros((16, 1)), 3000, np.random.default_rng(0))
     w = target.coords.center[0] + path[100::10].ravel() * target.coords.basis[0, 0]
     assert agrees(w, exact(log_density))
-    found = run.posterior(draws=1000, prior=alpha)
-    assert found.convergence.r_hat < 1.01
-    assert found.convergence.effective >= 1000
-    quantiles = exact(log_density)(found.parameters[:, 0] / problem.model.unit)
+    draws = run.posterior(draws=1000, prior=alpha)
+    assert draws.convergence.r_hat < 1.01
+    assert draws.convergence.effective >= 1000
+    quantiles = exact(log_density)(draws.parameters[:, 0] / problem.model.unit)
     assert abs(quantiles.mean() - 0.5) < 10 * np.sqrt(1 / 12 / 1000)
 
 
@@ -164,9 +166,11 @@ def test_what_no_data_can_tell_keeps_its_prior():
     target, _ = by_hit_and_run._of_weights(problem.model.valid, np.asarray(run.evidence.row_counts), None)
     path, _ = by_hit_and_run.chains(target, np.eye(2), np.zeros((16, 2)), 9000, np.random.default_rng(1))
     w = target.coords.center + path[100::40].reshape(-1, 2) @ target.coords.basis.T
-    both = w[:, 0] + w[:, 1]
-    assert agrees(both, exact(lambda x: np.log(x) + np.log(np.outer(x, c[0]) + np.outer(1 - x, c[1])).sum(1)))
-    assert agrees(w[:, 0] / both, stats.uniform())
+    total = w[:, 0] + w[:, 1]
+    assert agrees(
+        total, exact(lambda x: np.log(x) + np.log(np.outer(x, c[0]) + np.outer(1 - x, c[1])).sum(1))
+    )
+    assert agrees(w[:, 0] / total, stats.uniform())
 
 
 def test_parameters_of_features_are_uniform_on_the_valid_ones_before_any_data():
@@ -185,9 +189,9 @@ def test_parameters_of_features_are_uniform_on_the_valid_ones_before_any_data():
 def test_one_kernel_is_a_point():
     P = np.random.default_rng(5).dirichlet(np.ones(3), size=(1, 3, 2))
     run = logged(hf.Mixture.from_kernels(P, horizon=3, weights=[1.0]))
-    found = run.posterior(draws=7)
-    assert found.convergence is None
-    np.testing.assert_allclose(found.kernel(6).dense(), P[0])
+    draws = run.posterior(draws=7)
+    assert draws.convergence is None
+    np.testing.assert_allclose(draws.kernel(6).dense(), P[0])
     plan = run.plan(hf.goal(run.problem, 1))
     low, high = plan.credible_interval()
     assert low == pytest.approx(plan.value)
@@ -209,35 +213,35 @@ def test_values_are_those_of_literal_sums_over_every_draw(start, support):
     rng = np.random.default_rng(6)
     problem = hf.Tabular.from_table(random_table(rng, 5, 3, 2), horizon=4, start=start, support=support)
     run, reward = logged(problem), random_reward(rng, 4, 5, 3)
-    found, initial = run.posterior(draws=30), np.eye(5)[0] if start == 0 else np.array(start)
+    draws, initial = run.posterior(draws=30), np.eye(5)[0] if start == 0 else np.array(start)
     for policy in (random_policy(rng, 4, 5, 3) for _ in range(3)):
         weights = np.eye(3)[policy] if policy.ndim == 2 else policy
         values, best = [], []
         for i in range(30):
-            P, V, W = found.kernel(i).dense(), np.zeros(5), np.zeros(5)
+            P, V, W = draws.kernel(i).dense(), np.zeros(5), np.zeros(5)
             for h in reversed(range(4)):
                 V = (weights[h] * (reward[h] + P @ V)).sum(-1)
                 W = (reward[h] + P @ W).max(-1)
             values.append(initial @ V)
             best.append(initial @ W)
-        np.testing.assert_allclose(found.values(reward, policy), values, atol=1e-9)
-        np.testing.assert_allclose(found.best_values(reward), best, atol=1e-9)
-        np.testing.assert_allclose(found.gaps(reward, policy), np.subtract(best, values), atol=1e-9)
+        np.testing.assert_allclose(draws.values(reward, policy), values, atol=1e-9)
+        np.testing.assert_allclose(draws.best_values(reward), best, atol=1e-9)
+        np.testing.assert_allclose(draws.gaps(reward, policy), np.subtract(best, values), atol=1e-9)
     lift = lift_payments(problem.space, payments(problem.space, rng.random((5, 3, 5))))
     table = random_reward(rng, 4, len(lift.origin), 3)
     acting = policy[:, lift.origin]
-    again = [hf.planning.evaluate(lift.kernel(found.kernel(i)), table, acting)[0] for i in range(30)]
-    mine = found.table_values(table, acting, lift)
-    np.testing.assert_allclose(mine, [lift.space.at_start(V) for V in again], atol=1e-9)
+    literal_values = [hf.planning.evaluate(lift.kernel(draws.kernel(i)), table, acting)[0] for i in range(30)]
+    draw_values = draws.table_values(table, acting, lift)
+    np.testing.assert_allclose(draw_values, [lift.space.at_start(V) for V in literal_values], atol=1e-9)
 
 
 def test_blocks_of_draws_decide_nothing(monkeypatch):
     run = logged(hf.make("river-swim"), episodes=10)
-    reward, found = hf.goal(run.problem, 3), run.posterior(draws=50)
+    reward, draws = hf.goal(run.problem, 3), run.posterior(draws=50)
     policy = run.plan(reward).policy
-    whole = found.gaps(reward, policy)
+    gaps = draws.gaps(reward, policy)
     monkeypatch.setattr("horizonfree.models.posterior.BLOCK", 1)
-    np.testing.assert_allclose(found.gaps(reward, policy), whole, atol=1e-12)
+    np.testing.assert_allclose(draws.gaps(reward, policy), gaps, atol=1e-12)
 
 
 def test_names_decide_nothing_in_tables():
@@ -245,23 +249,23 @@ def test_names_decide_nothing_in_tables():
     rng = np.random.default_rng(7)
     P = random_table(rng, 5, 2, 3)
     states, actions = rng.permutation(5), rng.permutation(2)
-    renamed = np.empty_like(P)
-    renamed[np.ix_(states, actions, states)] = P
+    permuted_P = np.empty_like(P)
+    permuted_P[np.ix_(states, actions, states)] = P
     start = int(states[0])
     a = hf.Tabular.from_table(P, horizon=4)
-    b = hf.Tabular.from_table(renamed, horizon=4, start=start)
+    b = hf.Tabular.from_table(permuted_P, horizon=4, start=start)
     run = logged(a)
     s, act = np.asarray(run.log.s), np.asarray(run.log.a)
     other = hf.from_episodes(b, (states[s], actions[act]))
-    reward, moved = random_reward(rng, 4, 5, 2), np.empty((4, 5, 2))
-    moved[np.ix_(range(4), states, actions)] = reward
+    reward, permuted_reward = random_reward(rng, 4, 5, 2), np.empty((4, 5, 2))
+    permuted_reward[np.ix_(range(4), states, actions)] = reward
     policy = rng.integers(2, size=(4, 5))
-    own = np.empty((4, 5), int)
-    own[:, states] = actions[policy]
+    permuted_policy = np.empty((4, 5), int)
+    permuted_policy[:, states] = actions[policy]
     first, second = run.posterior(draws=2000), other.posterior(draws=2000, seed=1)
     for x, y in (
-        (first.values(reward, policy), second.values(moved, own)),
-        (first.gaps(reward, policy), second.gaps(moved, own)),
+        (first.values(reward, policy), second.values(permuted_reward, permuted_policy)),
+        (first.gaps(reward, policy), second.gaps(permuted_reward, permuted_policy)),
     ):
         assert stats.ks_2samp(x, y).pvalue > ALARM
 
@@ -269,17 +273,17 @@ def test_names_decide_nothing_in_tables():
 def test_names_of_kernels_and_states_decide_nothing_in_the_density():
     rng = np.random.default_rng(8)
     P, order, states = rng.dirichlet(np.ones(4), size=(3, 4, 2)), rng.permutation(3), rng.permutation(4)
-    renamed = np.empty_like(P)
-    renamed[np.ix_(range(3), states, range(2), states)] = P[order]
+    permuted = np.empty_like(P)
+    permuted[np.ix_(range(3), states, range(2), states)] = P[order]
     a = hf.Mixture.from_kernels(P, horizon=4, weights=[0.2, 0.3, 0.5])
     run = logged(a)
-    b = hf.Mixture.from_kernels(renamed, horizon=4, start=int(states[0]))
+    b = hf.Mixture.from_kernels(permuted, horizon=4, start=int(states[0]))
     other = hf.from_episodes(b, (states[np.asarray(run.log.s)], np.asarray(run.log.a)))
     alpha = np.array([1.0, 2.0, 4.0])
     logs = []
-    for own, prior, w in ((run, alpha, lambda w: w), (other, alpha[order], lambda w: w[:, order])):
-        counts = np.asarray(own.evidence.row_counts)
-        target, _ = by_hit_and_run._of_weights(own.problem.model.valid, counts, prior)
+    for variant, prior, w in ((run, alpha, lambda w: w), (other, alpha[order], lambda w: w[:, order])):
+        counts = np.asarray(variant.evidence.row_counts)
+        target, _ = by_hit_and_run._of_weights(variant.problem.model.valid, counts, prior)
         y = (
             w(rng_points := np.random.default_rng(9).dirichlet(np.ones(3), 20)) - 1 / 3
         ) @ target.coords.basis
@@ -291,17 +295,17 @@ def test_names_of_kernels_and_states_decide_nothing_in_the_density():
 def test_plans_and_comparisons_ask_the_posterior_of_their_run():
     run = logged(hf.make("river-swim"), episodes=20)
     reward = hf.goal(run.problem, 5)
-    plan, found = run.plan(reward), run.posterior()
-    values, gaps = found.values(reward, plan.policy), found.gaps(reward, plan.policy)
+    plan, draws = run.plan(reward), run.posterior()
+    values, gaps = draws.values(reward, plan.policy), draws.gaps(reward, plan.policy)
     assert plan.credible_interval(0.9) == pytest.approx(tuple(np.quantile(values, [0.05, 0.95])))
     assert plan.credible_gap(0.9) == pytest.approx(np.quantile(gaps, 0.9))
-    idle = np.zeros((run.problem.horizon, run.problem.num_states), int)
-    compared = run.compare(reward, plan.policy, idle)
-    assert compared.probability == (values > found.values(reward, idle) + 1e-12).mean()
-    assert run.compare(reward, idle, idle).probability == 0
-    assert compared.label.startswith("not proved: Bayesian, prior")
+    idle_policy = np.zeros((run.problem.horizon, run.problem.num_states), int)
+    comparison = run.compare(reward, plan.policy, idle_policy)
+    assert comparison.probability == (values > draws.values(reward, idle_policy) + 1e-12).mean()
+    assert run.compare(reward, idle_policy, idle_policy).probability == 0
+    assert comparison.label.startswith("not proved: Bayesian, prior")
     strong = run.posterior(prior=50.0)
-    assert plan.credible_interval(posterior=strong) != plan.credible_interval(posterior=found)
+    assert plan.credible_interval(posterior=strong) != plan.credible_interval(posterior=draws)
     assert run.posterior(draws=10).parameters.tolist() == run.posterior(draws=10).parameters.tolist()
 
 
@@ -310,27 +314,27 @@ def test_units_starts_horizons_and_longer_rewards():
     S, A, H = run.problem.num_states, run.problem.num_actions, run.problem.horizon
     cost = -np.random.default_rng(0).random((S, A)) * 100
     plan = run.plan(cost, scale="rescale")
-    found = run.posterior()
-    values = found.values(cost, plan.policy, scale="rescale")
+    draws = run.posterior()
+    values = draws.values(cost, plan.policy, scale="rescale")
     assert plan.credible_interval() == pytest.approx(tuple(np.quantile(values, [0.025, 0.975])))
     literal = [
-        hf.planning.evaluate(found.kernel(i), np.tile(cost, (H, 1, 1)), plan.policy)[0] for i in range(9)
+        hf.planning.evaluate(draws.kernel(i), np.tile(cost, (H, 1, 1)), plan.policy)[0] for i in range(9)
     ]
     np.testing.assert_allclose(values[:9], [run.problem.space.at_start(V) for V in literal], atol=1e-7)
     assert plan.credible_gap() <= 100 * H
-    elsewhere = run.plan(hf.occupancy(run.problem.with_start(2, 3), 4), start=2, horizon=3)
-    low, high = elsewhere.credible_interval()
+    restarted = run.plan(hf.occupancy(run.problem.with_start(2, 3), 4), start=2, horizon=3)
+    low, high = restarted.credible_interval()
     assert 0 <= low <= high <= 1
     t = np.random.default_rng(1).random((S, A, S))
-    longer = run.plan(np.zeros(S), scale="rescale", transition=t, final=np.arange(S), discount=0.9)
+    discounted = run.plan(np.zeros(S), scale="rescale", transition=t, final=np.arange(S), discount=0.9)
     values = []
     for i in range(20):
-        P, V = found.kernel(i).dense(), np.arange(S, dtype=float)
+        P, V = draws.kernel(i).dense(), np.arange(S, dtype=float)
         for h in reversed(range(H)):
             Q = (P * (t + 0.9 * V)).sum(-1)
-            V = Q[np.arange(S), longer.policy[h]]
+            V = Q[np.arange(S), discounted.policy[h]]
         values.append(run.problem.space.at_start(V))
-    np.testing.assert_allclose(longer.credible.values[:20], values, atol=1e-8)
+    np.testing.assert_allclose(discounted.credible.values[:20], values, atol=1e-8)
 
 
 def test_what_has_no_posterior_says_so():
@@ -338,12 +342,12 @@ def test_what_has_no_posterior_says_so():
     with pytest.raises(OptionError, match="mixtures and tabular MDPs only"):
         logged(linear, episodes=3).posterior()
     run = logged(hf.make("river-swim"), episodes=5)
-    for prior, said in (("jeffreys", "prior is"), (0.0, "above 0"), (np.ones(99), "shape")):
-        with pytest.raises(OptionError, match=said):
+    for prior, message in (("jeffreys", "prior is"), (0.0, "above 0"), (np.ones(99), "shape")):
+        with pytest.raises(OptionError, match=message):
             run.posterior(prior=prior)
     table = logged(hf.Tabular.from_table(np.full((3, 2, 3), 1 / 3), horizon=2), episodes=2)
-    for prior, said in (("jeffries", "jeffreys"), (-1, "above 0"), (np.ones((3, 2)), "shape")):
-        with pytest.raises(OptionError, match=said):
+    for prior, message in (("jeffries", "jeffreys"), (-1, "above 0"), (np.ones((3, 2)), "shape")):
+        with pytest.raises(OptionError, match=message):
             table.posterior(prior=prior)
     with pytest.raises(OptionError, match="draws"):
         run.posterior(draws=0)
@@ -360,8 +364,8 @@ def test_what_has_no_posterior_says_so():
         run.plan(hf.goal(run.problem, 1)).credible_gap(posterior=table.posterior())
     with pytest.raises((OptionError, ShapeError)):
         run.posterior().values(np.ones(99), np.zeros((2, 2), int))
-    known = hf.Tabular.from_table(np.eye(3)[:, None], horizon=2, support="given")
-    model, evidence = known.model, logged(known, episodes=1).evidence
+    known_table = hf.Tabular.from_table(np.eye(3)[:, None], horizon=2, support="given")
+    model, evidence = known_table.model, logged(known_table, episodes=1).evidence
     with pytest.raises(ModelError, match="no parameter of the class explains"):
         posterior(model, dataclasses.replace(evidence, impossible=np.int32(2)))
 

@@ -32,7 +32,7 @@ def test_it_was_built_and_loads():
 
 def test_it_has_the_constants_of_the_definitions():
     text = "".join(path.read_text() for path in library.FOLDER.glob("*.h"))
-    found = {name: float(value) for name, value in re.findall(r"#define (\w+) (-?[\d.e-]+)", text)}
+    constants = {name: float(value) for name, value in re.findall(r"#define (\w+) (-?[\d.e-]+)", text)}
     expected = {
         "LEAK": LEAK,
         "RISE": MIN_RELATIVE_RISE,
@@ -40,8 +40,8 @@ def test_it_has_the_constants_of_the_definitions():
         "TIE": TIE,
         "MAX_SUCCESSORS": MAX_VECTORIZED_SUCCESSORS,
     }
-    assert {name: found[name] for name in expected} == expected
-    assert found["NO_VALUE"] < 0
+    assert {name: constants[name] for name in expected} == expected
+    assert constants["NO_VALUE"] < 0
 
 
 @pytest.fixture(scope="module")
@@ -80,21 +80,21 @@ def threefry(build, tmp_path_factory) -> ctypes.CDLL:
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_its_random_numbers_are_those_of_jax(threefry, seed):
     key = jax.random.key(seed)
-    words = np.asarray(jax.random.key_data(key))
+    key_data = np.asarray(jax.random.key_data(key))
 
-    def drawn(function, found, *arguments):
-        n = ctypes.c_int64(len(found))
-        function(words.ctypes.data_as(ctypes.c_void_p), n, *arguments, found.ctypes.data_as(ctypes.c_void_p))
-        return found
+    def draw_native(function, out, *arguments):
+        n = ctypes.c_int64(len(out))
+        function(key_data.ctypes.data_as(ctypes.c_void_p), n, *arguments, out.ctypes.data_as(ctypes.c_void_p))
+        return out
 
     split = np.asarray(jax.random.key_data(jax.random.split(key, 5)))
-    np.testing.assert_array_equal(drawn(threefry.keys, np.empty((5, 2), np.uint32)), split)
+    np.testing.assert_array_equal(draw_native(threefry.keys, np.empty((5, 2), np.uint32)), split)
     uniform = np.asarray(jax.random.uniform(key, (3, 4), jnp.float64)).ravel()
-    np.testing.assert_array_equal(drawn(threefry.uniforms, np.empty(12)), uniform)
+    np.testing.assert_array_equal(draw_native(threefry.uniforms, np.empty(12)), uniform)
     for A in (1, 3, 1000):
         below = np.asarray(jax.random.randint(key, (30,), 0, A, jnp.int32))
         np.testing.assert_array_equal(
-            drawn(threefry.integers, np.empty(30, np.int32), ctypes.c_uint32(A)), below
+            draw_native(threefry.integers, np.empty(30, np.int32), ctypes.c_uint32(A)), below
         )
 
 
@@ -155,12 +155,12 @@ def test_an_old_library_does_not_outlive_its_source(build, tmp_path, capfd):
 
 
 def test_without_a_compiler_the_installation_goes_on_and_says_so(build, monkeypatch):
-    warned, data = [], {"artifacts": []}
+    warnings, data = [], {"artifacts": []}
     monkeypatch.setattr(build, "compile_all", lambda *_: [])
-    app = SimpleNamespace(display_warning=warned.append)
+    app = SimpleNamespace(display_warning=warnings.append)
     build.NativeBuildHook.initialize(SimpleNamespace(root=str(ROOT), app=app), "standard", data)
     assert data == {"artifacts": []}
-    assert "No C compiler" in warned[0]
+    assert "No C compiler" in warnings[0]
 
 
 def test_the_compiler_has_no_warnings(build, tmp_path):

@@ -14,12 +14,12 @@ from horizonfree.oracle import variance
 from horizonfree.oracle.box import MAX_ENUMERATED_SUCCESSORS, branch_and_bound
 from horizonfree.oracle.variance import RELATIVE_SLACK, penalised_max
 from tests.reference.oracle import policy_value, true_pseudo_values
-from tests.reference.oracle_draws import draw, evaluate, fork, fork_value, random_pair
+from tests.reference.oracle_draws import draw, evaluate, fork_draw, fork_value, random_pair
 
 pytestmark = pytest.mark.usefixtures("x64")
 
 upper_bound = jax.jit(oracle.upper_bound)
-relaxed = jax.jit(oracle.relaxed)
+relaxed_bound = jax.jit(oracle.relaxed)
 
 
 def test_the_box_maximiser_is_exact_when_it_enumerates():
@@ -29,8 +29,8 @@ def test_the_box_maximiser_is_exact_when_it_enumerates():
     brute = np.linalg.norm(F @ vertices.T, axis=1).max(axis=1)
     np.testing.assert_allclose(box.lower, brute, rtol=1e-14)
     np.testing.assert_array_equal(box.lower, box.upper)
-    attained = np.linalg.norm(np.einsum("bmn,bn->bm", F, np.asarray(box.f, float)), axis=1)
-    np.testing.assert_allclose(attained, brute, rtol=1e-14)
+    norms = np.linalg.norm(np.einsum("bmn,bn->bm", F, np.asarray(box.f, float)), axis=1)
+    np.testing.assert_allclose(norms, brute, rtol=1e-14)
 
 
 def test_the_box_maximiser_brackets_the_optimum_beyond():
@@ -65,15 +65,15 @@ def test_values_differ_by_at_most_twice_the_pseudo_value(sizes):
     rng = np.random.default_rng(11)
     for _ in range(20):
         x, theta_star = good_event(rng, sizes)
-        prepared = x.prepared
-        U, W = relaxed(prepared, x.beta)[1], upper_bound(prepared, x.beta)
+        prepared_model = x.prepared
+        U, W = relaxed_bound(prepared_model, x.beta)[1], upper_bound(prepared_model, x.beta)
         assert (np.asarray(U) <= np.asarray(W) + 1e-12).all()
         for _ in range(5):
             policy, reward = random_pair(rng, x.problem)
             theta = x.problem.truth
             values = [policy_value(x.phi @ t, policy, reward)[0, 0] for t in (theta, theta_star)]
             V_bar = true_pseudo_values(x.phi, theta, theta_star, x.Sigma_tilde, x.beta, policy, reward)
-            V_hat = evaluate(prepared, policy, reward, x.beta).V_hat
+            V_hat = evaluate(prepared_model, policy, reward, x.beta).V_hat
             assert abs(values[0] - values[1]) <= 2 * V_bar[0, 0] + 1e-12
             assert (V_bar <= np.asarray(V_hat) + 1e-12).all()
             assert (V_bar <= np.asarray(U) + 1e-12).all()
@@ -103,8 +103,8 @@ def test_lemma_ucb():
 
 def test_the_relaxed_bound_is_no_bound_of_the_value():
     """U is even where a reward in x_2 alone makes Vhat uneven; W covers both."""
-    x = fork([1e8, 1e8, 1e4, 1e4])
-    assert relaxed(x.prepared, x.beta)[1][0, 0] < 0.11
+    x = fork_draw([1e8, 1e8, 1e4, 1e4])
+    assert relaxed_bound(x.prepared, x.beta)[1][0, 0] < 0.11
     assert fork_value(x, 1) == 1
     assert upper_bound(x.prepared, x.beta)[0, 0] == 1
 
@@ -146,15 +146,15 @@ def test_conditional_variances_sum_to_what_the_bound_uses():
 
 @pytest.mark.skipif(not library.is_built(), reason="there was no compiler")
 def test_the_compiled_branch_and_bound_is_its_definition(monkeypatch):
-    """n = 1 to 5, m = 1 to 6, sparse and dense probabilities, with room for many cells and for hardly any."""
+    """n = 1 to 5, m = 1 to 6, sparse and dense probabilities, with many cells allowed and with few."""
     rng = np.random.default_rng(3)
     for n in range(1, 6):
         F, p = rng.normal(size=(6, rng.integers(1, 7), n)), rng.dirichlet(np.full(n, 0.5), 6)
-        for kappa, most in ((0.0, 64), (0.7, 64), (3.0, 4)):
-            compiled = branch_and_bound(F, p, kappa, RELATIVE_SLACK, most)
+        for kappa, max_nodes in ((0.0, 64), (0.7, 64), (3.0, 4)):
+            compiled = branch_and_bound(F, p, kappa, RELATIVE_SLACK, max_nodes)
             with monkeypatch.context() as patch:
                 patch.setattr(library, "load", lambda: None)
-                defined = branch_and_bound(F, p, kappa, RELATIVE_SLACK, most)
+                defined = branch_and_bound(F, p, kappa, RELATIVE_SLACK, max_nodes)
             np.testing.assert_allclose(compiled, defined, rtol=1e-9)
 
 

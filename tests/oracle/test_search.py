@@ -22,27 +22,27 @@ pytestmark = pytest.mark.usefixtures("x64")
 NUMBERS = ("value", "raw", "upper", "radius", "search_value", "sweeps")
 
 
-def asked(x, rng, i):
+def random_arguments(x, rng, i):
     """The arguments of a search: a random policy and set to start from; with and without a second search."""
-    (policy, _), drawn = random_pair(rng, x.problem), rng.uniform(size=x.problem.num_states) < 0.5
-    warm = oracle.Point(policy.astype(np.int32), np.array(x.problem.horizon - 1, np.int32), drawn)
+    (policy, _), target = random_pair(rng, x.problem), rng.uniform(size=x.problem.num_states) < 0.5
+    warm = oracle.Point(policy.astype(np.int32), np.array(x.problem.horizon - 1, np.int32), target)
     model, theta, *inverses = x.inputs
     radii = np.array(x.beta), np.array(x.beta * (0.5 if i % 2 else 1.0))
     return jax.random.key(i), to_device(model), *map(np.asarray, (theta,)), tuple(inverses), *radii, warm
 
 
-def assert_alike(problem, warm, found, expected):
+def assert_alike(problem, warm, result, expected):
     """The same point wherever an episode can be, and the same values; elsewhere the start, and zero."""
-    (x, U), (y, bound) = to_numpy((found, expected))
-    occupied = occupied_states(problem.space)
+    (x, U), (y, bound) = to_numpy((result, expected))
+    is_occupied = occupied_states(problem.space)
     assert x.point.step == y.point.step
-    target = occupied[x.point.step]
+    target = is_occupied[x.point.step]
     np.testing.assert_array_equal(x.point.target[target], y.point.target[target])
-    np.testing.assert_array_equal(x.point.policy[occupied], y.point.policy[occupied])
-    never = ~np.logical_or.accumulate(occupied)
-    np.testing.assert_array_equal(x.point.policy[never], warm.policy[never])
-    np.testing.assert_allclose(x.V[:-1][occupied], y.V[:-1][occupied], atol=1e-12)
-    np.testing.assert_allclose(x.V_hat[:-1][occupied], y.V_hat[:-1][occupied], atol=1e-12)
+    np.testing.assert_array_equal(x.point.policy[is_occupied], y.point.policy[is_occupied])
+    is_never = ~np.logical_or.accumulate(is_occupied)
+    np.testing.assert_array_equal(x.point.policy[is_never], warm.policy[is_never])
+    np.testing.assert_allclose(x.V[:-1][is_occupied], y.V[:-1][is_occupied], atol=1e-12)
+    np.testing.assert_allclose(x.V_hat[:-1][is_occupied], y.V_hat[:-1][is_occupied], atol=1e-12)
     for name in NUMBERS:
         assert getattr(x, name) == pytest.approx(getattr(y, name), rel=1e-10), name
     assert U == pytest.approx(bound, rel=1e-10)
@@ -51,14 +51,14 @@ def assert_alike(problem, warm, found, expected):
 def compare(sizes, seed, draws, sweeps=20):
     """Both searches of some draws of one shape."""
     rng = np.random.default_rng(seed)
-    how = {"chains": 3, "sweeps": sweeps}
+    settings = {"chains": 3, "sweeps": sweeps}
     in_c = jit(
-        partial(search, **how), seldom_called=True
+        partial(search, **settings), seldom_called=True
     )  # lists that are too long for C are searched in JAX
-    in_jax = jit(partial(search_in_jax, **how), seldom_called=True)
+    in_jax = jit(partial(search_in_jax, **settings), seldom_called=True)
     for i in range(draws):
         x = draw(rng, sizes)
-        arguments = asked(x, rng, i)
+        arguments = random_arguments(x, rng, i)
         assert_alike(x.problem, arguments[-1], in_c(*arguments), in_jax(*arguments))
 
 
@@ -105,7 +105,7 @@ def test_longer_lists_are_searched_in_jax(monkeypatch):
     """ENUMERATE bounds what is built for: beyond it, the handler is not called, and would refuse."""
     rng = np.random.default_rng(3)
     x = draw(rng, (9, 2, 3, 2, MAX_VECTORIZED_SUCCESSORS + 1))
-    arguments = asked(x, rng, 0)
+    arguments = random_arguments(x, rng, 0)
     with pytest.raises(jax.errors.JaxRuntimeError, match="other arguments expected"):
         jit(partial(search_in_c, chains=2, sweeps=3))(*arguments)
     monkeypatch.setattr(ffi, "call", None)
@@ -121,41 +121,41 @@ def test_every_build_finds_the_same(monkeypatch):
     rng, call = np.random.default_rng(5), ffi.call
     for i, sizes in enumerate([(20, 2, 6, 6, 4), (40, 9, 5, 12, 8), (30, 4, 9, 4, 7)]):
         x = draw(rng, sizes)
-        arguments = asked(x, rng, i)
-        found = jit(partial(search_in_c, chains=3, sweeps=20))(*arguments)
+        arguments = random_arguments(x, rng, i)
+        result = jit(partial(search_in_c, chains=3, sweeps=20))(*arguments)
         with monkeypatch.context() as patch:
-            patch.setattr(ffi, "call", lambda _, *rest, **sizes: call("baseline", *rest, **sizes))
+            patch.setattr(ffi, "call", lambda _, *args, **sizes: call("baseline", *args, **sizes))
             other = jit(partial(search_in_c, chains=3, sweeps=20))(*arguments)
-        assert_alike(x.problem, arguments[-1], other, found)
+        assert_alike(x.problem, arguments[-1], other, result)
 
 
 def test_it_is_called_inside_branches_loops_and_maps():
     """One search per member and turn, in a branch of a loop of a map; each as if alone."""
     rng = np.random.default_rng(7)
     x = draw(rng, (12, 2, 4, 3, 3))
-    _, model, theta, inverses, beta, radius, warm = asked(x, rng, 1)
-    one = partial(search, chains=3, sweeps=8)
+    _, model, theta, inverses, beta, radius, warm = random_arguments(x, rng, 1)
+    search_one = partial(search, chains=3, sweeps=8)
 
     @jax.jit
-    def alone(key, warm):
-        return one(key, model, theta, inverses, beta, radius, warm)[0].point
+    def search_alone(key, warm):
+        return search_one(key, model, theta, inverses, beta, radius, warm)[0].point
 
     @partial(jax.jit, donate_argnums=1)
     def looped(keys, warms):
         def turn(i, pair):
             key, point = pair
-            return key, jax.lax.cond(i % 2 == 1, lambda: alone(key, point), lambda: point)
+            return key, jax.lax.cond(i % 2 == 1, lambda: search_alone(key, point), lambda: point)
 
         return jax.vmap(lambda *pair: jax.lax.fori_loop(0, 4, turn, pair)[1])(keys, warms)
 
     keys = jax.random.split(jax.random.key(3), 3)
     warms = to_device(jax.tree.map(lambda x: np.stack([x] * 3), warm))
-    found = to_numpy(looped(keys, warms))
+    results = to_numpy(looped(keys, warms))
     for i in range(3):
-        expected = to_numpy(alone(keys[i], alone(keys[i], warm)))
-        np.testing.assert_array_equal(found.policy[i], expected.policy)
-        np.testing.assert_array_equal(found.target[i], expected.target)
-        assert found.step[i] == expected.step
+        expected = to_numpy(search_alone(keys[i], search_alone(keys[i], warm)))
+        np.testing.assert_array_equal(results.policy[i], expected.policy)
+        np.testing.assert_array_equal(results.target[i], expected.target)
+        assert results.step[i] == expected.step
 
 
 def test_a_state_that_no_reward_can_reach_is_left_alone():

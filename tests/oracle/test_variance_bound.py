@@ -30,14 +30,14 @@ def pairs():
     """A model, and pairs of kernels in it with the distance of their parameters in some covariance."""
     problem = hf.make("random-mixture", **SIZES)
     model, rng = problem.model, np.random.default_rng(5)
-    E, found = np.asarray(model.valid.affine), []
-    while len(found) < 12:
+    E, offsets = np.asarray(model.valid.affine), []
+    while len(offsets) < 12:
         theta, star = (problem.truth + E @ rng.normal(scale=0.01, size=E.shape[1]) for _ in range(2))
         if model.valid.contains(theta, 0) and model.valid.contains(star, 0):
             root = rng.normal(size=(3, 3))
             Sigma = 10 ** rng.uniform(0, 5) * (root @ root.T + np.eye(3))
-            found.append((theta, star, Sigma, np.sqrt((theta - star) @ Sigma @ (theta - star))))
-    return problem, found
+            offsets.append((theta, star, Sigma, np.sqrt((theta - star) @ Sigma @ (theta - star))))
+    return problem, offsets
 
 
 def random_pair(rng, S):
@@ -51,10 +51,10 @@ def random_pair(rng, S):
 
 def test_no_value_is_misjudged_by_more(pairs, x64):
     """theta at distance 2 beta from theta_star: every policy and reward tried, and the steps of the proof."""
-    problem, found = pairs
+    problem, offsets = pairs
     phi, s1, rng = full_features(problem.model), problem.start, np.random.default_rng(6)
     says_something = 0
-    for theta, star, Sigma, distance in found:
+    for theta, star, Sigma, distance in offsets:
         beta = distance / 2
         inv = np.linalg.inv(Sigma)
         y = variance_bound(prepare(*to_device((problem.model, theta, inv, inv))), beta)
@@ -85,34 +85,37 @@ def test_no_plan_loses_more_than_is_claimed(x64):
 
     At the fork two actions are misjudged in opposite directions: there the claim is nearly attained.
     """
-    to = np.eye(3)
+    successors = np.eye(3)
     kernels = np.stack(
-        [[[to[1], to[2]], [to[1]] * 2, [to[2]] * 2], [[to[2], to[1]], [to[1]] * 2, [to[2]] * 2]]
+        [
+            [[successors[1], successors[2]], [successors[1]] * 2, [successors[2]] * 2],
+            [[successors[2], successors[1]], [successors[1]] * 2, [successors[2]] * 2],
+        ]
     )
     root = np.array([[20.0, -20.0], [1e4, 1e4]]).T
-    fork = claims.Attack(kernels, 0.5, root, root)
-    assert 0.9 < claims.ratio(fork, 2) <= 1 + 1e-9
-    assert 0.9 < claims.ratio(fork, 3) <= 1 + 1e-9
-    rng, tried = np.random.default_rng(0), []
-    while len(tried) < 4:
-        found = claims.ratio(claims.drawn(rng), 3)
-        tried += [found] if found > 0 else []
-    assert max(tried) <= 1 + 1e-9
+    worst_attack = claims.Attack(kernels, 0.5, root, root)
+    assert 0.9 < claims.ratio(worst_attack, 2) <= 1 + 1e-9
+    assert 0.9 < claims.ratio(worst_attack, 3) <= 1 + 1e-9
+    rng, ratios = np.random.default_rng(0), []
+    while len(ratios) < 4:
+        ratio = claims.ratio(claims.random_attack(rng), 3)
+        ratios += [ratio] if ratio > 0 else []
+    assert max(ratios) <= 1 + 1e-9
 
 
 @pytest.mark.parametrize("size", [(2, 3, 2), (3, 4, 5), (4, 6, 8)])
 def test_no_plan_of_a_larger_system_loses_more_than_is_claimed(size, x64):
     """Rewards by linear programmes, theta_star along the derivative of the loss; 4 T' alone, a few climbing moves."""
     d, S, H = size
-    rng, tried, says_something = np.random.default_rng(3), [], 0
-    for make in (claim_adversary.fork, claim_adversary.drawn):
+    rng, ratios, says_something = np.random.default_rng(3), [], 0
+    for make in (claim_adversary.fork_system, claim_adversary.random_system):
         system = make(rng, d, S, 2, 3)
         for _ in range(8):
-            tried.append(claim_adversary.ratio(rng, system, H))
-            says_something += tried[-1] > 0
-            system = claim_adversary.changed(rng, system, 0.5)
+            ratios.append(claim_adversary.ratio(rng, system, H))
+            says_something += ratios[-1] > 0
+            system = claim_adversary.perturb(rng, system, 0.5)
     assert says_something
-    assert max(tried) <= 1 + 1e-9
+    assert max(ratios) <= 1 + 1e-9
 
 
 @pytest.mark.parametrize(("beta", "horizon"), [(1e-3, 2), (0.03, 6), (0.3, 40), (3.0, 6)])
@@ -123,9 +126,9 @@ def test_it_is_the_bound_written_out(beta, horizon, x64):
     E = np.asarray(model.valid.affine)
     inv = E @ np.diag(rng.uniform(0.05, 1.0, E.shape[1])) @ E.T + 1e-14 * np.eye(3)
     y = variance_bound(prepare(*to_device((model, problem.truth, inv, inv))), beta)
-    how = {"H": horizon, "start": problem.start, "mus": MUS}
+    settings = {"H": horizon, "start": problem.start, "mus": MUS}
     assert y == pytest.approx(
-        twin.of_features(full_features(model), problem.truth, inv, beta, **how), rel=1e-9
+        twin.of_features(full_features(model), problem.truth, inv, beta, **settings), rel=1e-9
     )
 
 
@@ -142,14 +145,14 @@ def test_it_grows_far_less_than_the_sum_of_widths(x64):
         model = hf.make("random-mixture", **SIZES | {"horizon": H}).model
         E = np.asarray(model.valid.affine)
         inv = 1e-3 * E @ E.T + 1e-14 * np.eye(3)  # the sums of rows are known
-        prepared = prepare(*to_device((model, np.asarray(model.valid.center), inv, inv)))
-        bounds.append(variance_bound(prepared, 0.1))
-        sums.append((H - 1) * 0.1 * float(prepared.box_tilde.max()))
+        prepared_model = prepare(*to_device((model, np.asarray(model.valid.center), inv, inv)))
+        bounds.append(variance_bound(prepared_model, 0.1))
+        sums.append((H - 1) * 0.1 * float(prepared_model.box_tilde.max()))
     assert 0 < bounds[0] < bounds[1] < 0.25
     assert bounds[1] / bounds[0] < 0.5 * sums[1] / sums[0]
 
 
 def test_it_says_nothing_where_the_radius_is_large(x64):
     problem = hf.make("random-mixture", **SIZES)
-    prepared = prepare(*to_device((problem.model, problem.truth, np.eye(3), np.eye(3))))
-    assert variance_bound(prepared, 1000.0) == 0.25
+    prepared_model = prepare(*to_device((problem.model, problem.truth, np.eye(3), np.eye(3))))
+    assert variance_bound(prepared_model, 1000.0) == 0.25

@@ -16,10 +16,10 @@ H, S, A = 3, 3, 3
 ALLOWED = np.array([[False, True, True], [True, True, False], [False, False, True]])
 RNG = np.random.default_rng(3)
 KERNELS = RNG.dirichlet(np.ones(S), (2, S, A))
-KERNELS[:, ~ALLOWED] = np.nan  # nobody knows what would happen
+KERNELS[:, ~ALLOWED] = np.nan  # its successors are unknown
 WEIGHTS = np.array([0.6, 0.4])
 REWARD = RNG.uniform(0, 1 / H, (H, S, A))
-REWARD[:, ~ALLOWED] = np.inf  # and nobody looks at what it would bring
+REWARD[:, ~ALLOWED] = np.inf  # and its reward is not used
 TRUTH = np.where(ALLOWED[..., None], np.einsum("i,isat->sat", WEIGHTS, KERNELS), 0.0)
 POLICIES = [
     np.array(x).reshape(H, S)
@@ -27,28 +27,28 @@ POLICIES = [
 ]
 
 
-def made(kind: str) -> hf.Problem:
+def make_problem(kind: str) -> hf.Problem:
     """The same system in three classes of models."""
-    how: dict[str, Any] = {"horizon": H, "actions_allowed": ALLOWED}
+    settings: dict[str, Any] = {"horizon": H, "actions_allowed": ALLOWED}
     if kind == "mixture":
-        return hf.Mixture.from_kernels(KERNELS, weights=WEIGHTS, **how)
+        return hf.Mixture.from_kernels(KERNELS, weights=WEIGHTS, **settings)
     if kind == "tabular":
-        return hf.Tabular.from_table(TRUTH, **how)
+        return hf.Tabular.from_table(TRUTH, **settings)
     phi = np.concatenate([np.ones((S, A, 1)), RNG.uniform(size=(S, A, 1))], axis=2)
     mu = np.array([[0.2, 0.3, 0.5], [0.3, 0.0, -0.3]])
-    return hf.LinearMDP.from_features(phi, mu=mu, **how)
+    return hf.LinearMDP.from_features(phi, mu=mu, **settings)
 
 
 @pytest.fixture(scope="module")
 def runs() -> dict[str, hf.Run]:
     """Explored by policies that know nothing of the rule."""
     return {
-        kind: hf.explore(made(kind), "uniform", episodes=400, progress=False)
+        kind: hf.explore(make_problem(kind), "uniform", episodes=400, progress=False)
         for kind in ("mixture", "tabular", "linear")
     }
 
 
-def worth(P: np.ndarray, policy: np.ndarray) -> float:
+def policy_value(P: np.ndarray, policy: np.ndarray) -> float:
     """V_1 of a policy that is allowed, step by step."""
     V = np.zeros(S)
     for h in reversed(range(H)):
@@ -63,15 +63,15 @@ def test_a_plan_is_the_best_of_the_allowed_and_its_bounds_hold(kind: str, runs: 
     plan = run.plan(REWARD, delta=1e-6)
     P, truth = run.confidence(1e-6).kernel.dense(), run.problem.kernel().dense()
     assert ALLOWED[np.arange(S), plan.policy].all()
-    assert plan.value == pytest.approx(max(worth(P, x) for x in POLICIES), abs=1e-9)
-    assert plan.value == pytest.approx(worth(P, plan.policy), abs=1e-9)
-    true, best = worth(truth, plan.policy), max(worth(truth, x) for x in POLICIES)
+    assert plan.value == pytest.approx(max(policy_value(P, x) for x in POLICIES), abs=1e-9)
+    assert plan.value == pytest.approx(policy_value(P, plan.policy), abs=1e-9)
+    true, best = policy_value(truth, plan.policy), max(policy_value(truth, x) for x in POLICIES)
     assert plan.value_low - 1e-9 <= true <= plan.value_high + 1e-9
     assert best - true <= plan.gap + 1e-9
     assert run.certificate(1e-6, rewards=[REWARD]).eps >= best - true
     assert hf.true_gap(run.problem, REWARD, plan.policy) == pytest.approx(best - true, abs=1e-9)
-    own = run.evaluate(REWARD, POLICIES[5])
-    assert own.value == pytest.approx(worth(P, POLICIES[5]), abs=1e-9)
+    evaluation = run.evaluate(REWARD, POLICIES[5])
+    assert evaluation.value == pytest.approx(policy_value(P, POLICIES[5]), abs=1e-9)
     assert run.visits[~ALLOWED].sum() == 0
     assert run.visits.sum() == 400 * H
 
@@ -86,7 +86,7 @@ def test_forbidden_names_are_nothing_to_learn(runs: dict[str, hf.Run]) -> None:
     eps = np.asarray(runs["tabular"].confidence().balls.eps)
     assert np.isfinite(eps).all()
     np.testing.assert_array_equal(eps, eps[np.arange(S)[:, None], acts])
-    assert made("mixture").as_tabular().model.num_unknown == ALLOWED.sum()
+    assert make_problem("mixture").as_tabular().model.num_unknown == ALLOWED.sum()
     as_mixture = hf.Mixture.from_tabular(TRUTH, horizon=H, actions_allowed=ALLOWED)
     assert as_mixture.model.dim == ALLOWED.sum() * S
     np.testing.assert_allclose(as_mixture.kernel().dense(), table.kernel().dense(), atol=1e-12)
@@ -95,15 +95,15 @@ def test_forbidden_names_are_nothing_to_learn(runs: dict[str, hf.Run]) -> None:
 def test_it_is_stored_and_shown(runs: dict[str, hf.Run], tmp_path: Path) -> None:
     run = runs["mixture"]
     run.save(tmp_path / "run")
-    again = hf.load(tmp_path / "run")
-    np.testing.assert_array_equal(again.problem.actions_allowed, ALLOWED)
-    np.testing.assert_array_equal(again.plan(REWARD).policy, run.plan(REWARD).policy)
+    loaded = hf.load(tmp_path / "run")
+    np.testing.assert_array_equal(loaded.problem.actions_allowed, ALLOWED)
+    np.testing.assert_array_equal(loaded.plan(REWARD).policy, run.plan(REWARD).policy)
     assert "allowed  1 to 2 actions, by state" in repr(run.problem)
     assert hf.make("river-swim").actions_allowed.all()
 
 
 def test_an_environment_is_never_asked_for_a_forbidden_action() -> None:
-    problem = made("mixture")
+    problem = make_problem("mixture")
     env = problem.to_gymnasium()
     env.reset(seed=0)
     with pytest.raises(gymnasium.error.InvalidAction, match="state 0 does not allow action 0"):
@@ -144,8 +144,8 @@ BAD_RULES = [
 
 
 def test_what_is_no_rule_is_refused(subtests: pytest.Subtests) -> None:
-    for allowed, words in BAD_RULES:
-        with subtests.test(words), pytest.raises(HorizonfreeError, match=words):
+    for allowed, message in BAD_RULES:
+        with subtests.test(message), pytest.raises(HorizonfreeError, match=message):
             hf.Mixture.from_kernels(np.nan_to_num(KERNELS), horizon=H, actions_allowed=allowed)
 
 

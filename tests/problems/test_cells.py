@@ -45,7 +45,7 @@ def drift(t, action):
     return t + 0.2 * (12 - t) + 3.0 * action
 
 
-def explored(bins, lipschitz, episodes=300):
+def explore(bins, lipschitz, episodes=300):
     return hf.explore(
         hf.discretize(Thermostat(), bins, lipschitz=lipschitz), horizon=H, episodes=episodes, progress=False
     )
@@ -54,40 +54,40 @@ def explored(bins, lipschitz, episodes=300):
 def test_the_radius_of_a_cell_is_the_constant_times_half_its_width():
     env = hf.discretize(Thermostat(), [[12.0, 20.0]], lipschitz=0.05)
     np.testing.assert_allclose(env.radii, [0.05, 0.2, 0.25, 0.0])  # widths 2, 8, 10; the end of episodes
-    two = hf.discretize(Two(), [2, [0.0]], lipschitz=[0.1, 0.2])
-    np.testing.assert_allclose(two.radii, [*[1.0] * 12, 0.0])  # outer cells have one end
+    two_dimensional = hf.discretize(Two(), [2, [0.0]], lipschitz=[0.1, 0.2])
+    np.testing.assert_allclose(two_dimensional.radii, [*[1.0] * 12, 0.0])  # outer cells have one end
     flat = hf.discretize(Two(), [2, [0.0]], lipschitz=[0.1, 0.0])
     np.testing.assert_allclose(flat.radii, [*[0.05] * 12, 0.0])
     assert hf.discretize(Thermostat(), 5).radii is None
 
 
 def test_certificates_say_what_is_assumed_of_cells(tmp_path):
-    exact = explored(5, None)
+    exact = explore(5, None)
     for certificate in (exact.certificate(), exact.plan(hf.goal(exact.problem, 2)).certificate):
         assert "assuming that cells are exact" in certificate.assumes
-    run = explored(5, 0.01)
+    run = explore(5, 0.01)
     for certificate in (run.certificate(), run.plan(hf.goal(run.problem, 2)).certificate):
         assert "assuming that cells are exact" not in certificate.assumes
         assert "at most 0.01 for each unit" in certificate.assumes
         assert certificate.parts["zeta"] == pytest.approx(0.02)
     run.save(tmp_path / "run")
-    again = hf.load(tmp_path / "run")
-    assert again.plan(hf.goal(again.problem, 2)).gap == pytest.approx(run.plan(hf.goal(run.problem, 2)).gap)
-    assert again.certificate().assumes == run.certificate().assumes
+    loaded = hf.load(tmp_path / "run")
+    assert loaded.plan(hf.goal(loaded.problem, 2)).gap == pytest.approx(run.plan(hf.goal(run.problem, 2)).gap)
+    assert loaded.certificate().assumes == run.certificate().assumes
 
 
 def test_the_radii_of_cells_are_those_of_a_declared_misspecification_and_add_to_it():
-    exact, run = explored(5, None), explored(5, 0.01)
+    exact, run = explore(5, None), explore(5, 0.01)
     goal = hf.goal(exact.problem, 2)
     radii = run.problem.radii
     assert radii.shape == (6, 2)
     by_hand = exact.plan(goal, misspecification=radii)
     assert run.plan(goal).gap == pytest.approx(by_hand.gap)
-    more = run.plan(goal, misspecification=0.03)
-    assert more.gap == pytest.approx(exact.plan(goal, misspecification=radii + 0.03).gap)
-    assert more.gap >= by_hand.gap
-    thin = hf.reach(run.problem, 4)
-    assert run.plan(thin).value_high >= exact.plan(thin).value_high
+    robust_plan = run.plan(goal, misspecification=0.03)
+    assert robust_plan.gap == pytest.approx(exact.plan(goal, misspecification=radii + 0.03).gap)
+    assert robust_plan.gap >= by_hand.gap
+    event = hf.reach(run.problem, 4)
+    assert run.plan(event).value_high >= exact.plan(event).value_high
     assert (
         run.risk([0.0, 0, 1, 0, 0, 0], run.plan(goal).policy).at_least_high[1]
         >= (exact.risk([0.0, 0, 1, 0, 0, 0], run.plan(goal).policy).at_least_high[1])
@@ -95,7 +95,7 @@ def test_the_radii_of_cells_are_those_of_a_declared_misspecification_and_add_to_
 
 
 def test_what_is_not_proved_of_cells_is_refused():
-    run = explored(5, 0.01)
+    run = explore(5, 0.01)
     with pytest.raises(OptionError, match="cells have errors"):
         run.posterior()
     with pytest.raises(OptionError, match="errors of cells are part of every certificate"):
@@ -129,9 +129,9 @@ def test_the_law_of_the_next_cell_moves_by_no_more_than_the_radius():
     for i, (low, high) in enumerate(itertools.pairwise(edges)):
         for t in np.linspace(low, high, 41):
             for a in range(2):
-                apart = np.abs(law(t, a) - law((low + high) / 2, a)).sum() / 2
-                assert apart <= radii[i] + 1e-12
-                largest = max(largest, apart / radii[i])
+                distance = np.abs(law(t, a) - law((low + high) / 2, a)).sum() / 2
+                assert distance <= radii[i] + 1e-12
+                largest = max(largest, distance / radii[i])
     assert largest > 0.8
 
 
@@ -139,12 +139,12 @@ def test_the_value_of_a_plan_in_the_real_system_is_inside_its_interval():
     """2,000 episodes of data, 20,000 under the plan: the share differs by 0.02 with probability below 1e-6 (Hoeffding,
     5.5 standard deviations), and the interval fails with probability 1e-6.
     """
-    from tests.reference.gymnasium_cells import driven
+    from tests.reference.gymnasium_cells import simulated_return
 
     env = hf.discretize(Thermostat(), 16, lipschitz=L)
     run = hf.explore(env, horizon=2, episodes=2000, progress=False)
     goal = list(range(5, 12))
     plan = run.plan(hf.goal(run.problem, goal), delta=1e-6)
-    share = driven(plan.policy, 16, goal, drift, SIGMA)
+    share = simulated_return(plan.policy, 16, goal, drift, SIGMA)
     assert plan.value_low - 0.02 <= share <= plan.value_high + 0.02
     assert plan.value_high - plan.value_low < 0.8

@@ -20,11 +20,11 @@ WAIT, RUN, CREEP = 0, 1, 2
 def loss_and_value(P: np.ndarray, reward: np.ndarray, policy: np.ndarray, start: int) -> tuple[float, float]:
     """What a policy [H, S] loses in the table P [S, A, S] with rewards [H, S, A], and its value."""
     S = len(P)
-    best, own = np.zeros(S), np.zeros(S)
+    best, values = np.zeros(S), np.zeros(S)
     for r, rule in zip(reward[::-1], np.asarray(policy)[::-1]):
         best = (r + P @ best).max(1)
-        own = (r + P @ own)[np.arange(S), rule]
-    return float(best[start] - own[start]), float(own[start])
+        values = (r + P @ values)[np.arange(S), rule]
+    return float(best[start] - values[start]), float(values[start])
 
 
 class Path(gymnasium.Env):
@@ -58,7 +58,7 @@ class Path(gymnasium.Env):
         return P
 
 
-def place(env, s, rng):
+def set_state(env, s, rng):
     env.unwrapped.s = s
 
 
@@ -77,7 +77,7 @@ PAIRS = {
 def sampled(name, samples=2000, successors=NEAR, **options):
     envs = [Path(*numbers) for numbers in PAIRS[name]]
     return hf.from_simulators(
-        envs, samples=samples, place=place, start=0, horizon=6, successors=successors, **options
+        envs, samples=samples, place=set_state, start=0, horizon=6, successors=successors, **options
     )
 
 
@@ -111,8 +111,8 @@ def test_certificates_hold_in_each_of_the_simulators(name, truth, successors):
             reward[-1, goal] = 1
             plan = run.plan(reward, delta=DELTA)
             assert not plan.certificate.is_rejected
-            lost, value = loss_and_value(env.table(), reward, plan.policy, 0)
-            assert lost <= plan.gap
+            loss, value = loss_and_value(env.table(), reward, plan.policy, 0)
+            assert loss <= plan.gap
             assert plan.value_low <= value <= plan.value_high
             if goal == 3 and successors is not None:  # not vacuous
                 assert plan.gap < 0.95
@@ -130,8 +130,8 @@ def joint(env) -> np.ndarray:
     """The table of one lake on 16 cells and the ended copies of cells 1 (number 16) and 4 (number 17)."""
     copies, P = {1: 16, 4: 17}, np.zeros((18, 4, 18))
     for s, a in np.ndindex(16, 4):
-        for p, to, _, is_over in env.unwrapped.P[s][a]:
-            P[s, a, copies.get(to, to) if is_over else to] += p
+        for p, successor, _, is_over in env.unwrapped.P[s][a]:
+            P[s, a, copies.get(successor, successor) if is_over else successor] += p
     P[[16, 17], :, [16, 17]] = 1
     return P
 
@@ -143,8 +143,8 @@ def check_lake(problem, truth):
     reward = np.zeros((8, 18, 4))
     reward[-1, 15] = 1
     plan = run.plan(reward, delta=DELTA)
-    lost, value = loss_and_value(joint(lake(LAKES[truth])), reward, plan.policy, 0)
-    assert lost <= plan.gap < 0.9
+    loss, value = loss_and_value(joint(lake(LAKES[truth])), reward, plan.policy, 0)
+    assert loss <= plan.gap < 0.9
     assert plan.value_low <= value <= plan.value_high
 
 
@@ -156,8 +156,8 @@ def neighbours() -> np.ndarray:
 
 def test_two_maps_of_a_lake_as_simulators():
     maps = [lake(desc) for desc in LAKES]
-    how = {"samples": 3000, "place": place, "successors": neighbours(), "start": 0, "horizon": 8}
-    problem = hf.from_simulators(maps, **how)
+    settings = {"samples": 3000, "place": set_state, "successors": neighbours(), "start": 0, "horizon": 8}
+    problem = hf.from_simulators(maps, **settings)
     for truth in (0, 1):
         check_lake(problem, truth)
 
@@ -186,7 +186,7 @@ def test_simulators_that_end_alike_need_no_copies():
 
     moves, stays = Ends(1.0, NEVER), Ends(1.0, NEVER)
     moves.step = moves.move
-    problem = hf.from_simulators([moves, stays], samples=7, place=place, start=0, horizon=5)
+    problem = hf.from_simulators([moves, stays], samples=7, place=set_state, start=0, horizon=5)
     kernels = np.zeros((2, 4, 3, 4))
     kernels[:, np.arange(4), :, np.arange(4)] = 1
     kernels[0, range(3), RUN] = np.eye(4)[1:]
@@ -201,8 +201,8 @@ def test_simulators_that_end_alike_need_no_copies():
 
 def test_truncation_ends_nothing():
     cut = [Path(p, NEVER, is_cut=True) for p in (0.6, 0.9)]
-    for where in (place, None):
-        problem = hf.from_simulators(cut, samples=20, place=where, start=0, horizon=6)
+    for reset in (set_state, None):
+        problem = hf.from_simulators(cut, samples=20, place=reset, start=0, horizon=6)
         assert (problem.num_states, "ended" in problem.layout) == (4, False)
     with pytest.raises(OptionError, match="truncated after step 1 but the horizon is 6"):
         hf.explore(cut[0], known=problem, episodes=1, progress=False)
@@ -211,11 +211,11 @@ def test_truncation_ends_nothing():
 def test_names_and_starts_reach_the_copies():
     envs = [Path(*numbers) for numbers in PAIRS["one ends"]]
     names, start = ["shore", "ice", "isle", "home"], [0.5, 0.0, 0.5, 0.0]
-    problem = hf.from_simulators(envs, samples=20, place=place, start=start, horizon=6, states=names)
+    problem = hf.from_simulators(envs, samples=20, place=set_state, start=start, horizon=6, states=names)
     assert problem.layout["states"] == [*names, "ice (ended)"]
     np.testing.assert_array_equal(problem.start, [*start, 0.0])
     with pytest.raises(ShapeError, match="states has 1 names; there are 4 states"):
-        hf.from_simulators(envs, samples=20, place=place, horizon=6, states=["shore"])
+        hf.from_simulators(envs, samples=20, place=set_state, horizon=6, states=["shore"])
 
 
 def test_a_problem_with_copies_is_stored_and_shows_them_itself(tmp_path):
@@ -225,21 +225,21 @@ def test_a_problem_with_copies_is_stored_and_shows_them_itself(tmp_path):
     run = hf.load(tmp_path / "run").resume(env=env, episodes=5, progress=False)
     assert run.episodes == 10
     assert (run.records["ended_in"] == -1).all()
-    shown = hf.explore(problem.to_gymnasium(), "uniform", known=problem, episodes=5, progress=False)
-    assert shown.evidence.impossible == 0
+    live_run = hf.explore(problem.to_gymnasium(), "uniform", known=problem, episodes=5, progress=False)
+    assert live_run.evidence.impossible == 0
 
 
 # Live environments that contradict the class
 
 
-def rejected(folder, env, words, **how):
-    with pytest.raises(ModelError, match=words):
-        hf.explore(env, "uniform", episodes=40, progress=False, out=folder, **how)
+def assert_rejected(folder, env, message, **options):
+    with pytest.raises(ModelError, match=message):
+        hf.explore(env, "uniform", episodes=40, progress=False, out=folder, **options)
     assert hf.load(folder).certificate().is_rejected
 
 
 @pytest.mark.parametrize(
-    ("breaks", "truth", "words"),
+    ("breaks", "truth", "message"),
     [
         (
             ALWAYS,
@@ -253,34 +253,34 @@ def rejected(folder, env, words, **how):
         ),
     ],
 )
-def test_an_environment_that_ends_as_no_simulator_did_refutes_them(breaks, truth, words, tmp_path):
+def test_an_environment_that_ends_as_no_simulator_did_refutes_them(breaks, truth, message, tmp_path):
     envs = [Path(1.0, breaks), Path(1.0, breaks)]
-    problem = hf.from_simulators(envs, samples=50, place=place, horizon=6, smoothing=0.1)
+    problem = hf.from_simulators(envs, samples=50, place=set_state, horizon=6, smoothing=0.1)
     assert problem.num_states == 4
-    rejected(tmp_path / "run", Path(1.0, truth), words, known=problem)
+    assert_rejected(tmp_path / "run", Path(1.0, truth), message, known=problem)
 
 
 def test_declared_terminal_states_are_checked_in_an_environment(tmp_path):
-    words = "entered state 1 after . steps and went on"
-    rejected(tmp_path / "a", Path(0.9, NEVER), words, known=hf.Tabular(4, 3, 6, terminal=[1]))
+    message = "entered state 1 after . steps and went on"
+    assert_rejected(tmp_path / "a", Path(0.9, NEVER), message, known=hf.Tabular(4, 3, 6, terminal=[1]))
     kernel = np.zeros((4, 3, 4))
     kernel[range(4), :, range(4)] = 0.1
     kernel[range(4), :, [1, 2, 3, 3]] += 0.9
-    known = hf.Mixture.from_kernels([kernel, kernel[:, ::-1]], horizon=6)
-    rejected(tmp_path / "b", Path(0.9, ALWAYS), "ended an episode in state 1", known=known)
+    table = hf.Mixture.from_kernels([kernel, kernel[:, ::-1]], horizon=6)
+    assert_rejected(tmp_path / "b", Path(0.9, ALWAYS), "ended an episode in state 1", known=table)
 
 
 class Melting(Path):
     """The ice breaks in the first episodes and holds from then on."""
 
-    def __init__(self, broken):
+    def __init__(self, broken_at):
         super().__init__(0.9, NEVER)
-        self.left = broken
+        self.left = broken_at
 
-    def reset(self, **how):
+    def reset(self, **options):
         self.left -= 1
         self.breaks = ALWAYS if self.left >= 0 else NEVER
-        return super().reset(**how)
+        return super().reset(**options)
 
 
 def test_an_end_is_remembered_when_a_state_is_left_later_even_in_another_process(tmp_path):
@@ -301,29 +301,29 @@ def test_an_end_is_remembered_when_a_state_is_left_later_even_in_another_process
 @pytest.mark.parametrize("breaks", [(0.5, 0.5, 0.5), (0.0, 0.9, 0.1)], ids=["at random", "by the action"])
 def test_a_table_whose_endings_are_unknown_learns_them(breaks):
     env = Path(0.9, breaks)
-    known = hf.Tabular(4, 3, 6, terminal="unknown", states=["a", "b", "c", "d"])
-    assert known.layout["states"][4:] == ["a (ended)", "b (ended)", "c (ended)", "d (ended)"]
-    assert known.model.num_unknown == 4 * 3
-    run = hf.explore(env, known=known, episodes=1500, progress=False)
-    P, own = np.zeros((8, 3, 8)), [0, 1, 2, 3, 5]
-    P[np.ix_(own, range(3), own)] = env.table()
+    table = hf.Tabular(4, 3, 6, terminal="unknown", states=["a", "b", "c", "d"])
+    assert table.layout["states"][4:] == ["a (ended)", "b (ended)", "c (ended)", "d (ended)"]
+    assert table.model.num_unknown == 4 * 3
+    run = hf.explore(env, known=table, episodes=1500, progress=False)
+    P, states = np.zeros((8, 3, 8)), [0, 1, 2, 3, 5]
+    P[np.ix_(states, range(3), states)] = env.table()
     P[range(4, 8), :, range(4, 8)] = 1
     for goal in (3, 5):
         reward = np.zeros((6, 8, 3))
         reward[-1, goal] = 1
         plan = run.plan(reward, delta=DELTA)
-        lost, value = loss_and_value(P, reward, plan.policy, 0)
-        assert lost <= plan.gap < 0.9
+        loss, value = loss_and_value(P, reward, plan.policy, 0)
+        assert loss <= plan.gap < 0.9
         assert plan.value_low <= value <= plan.value_high
 
 
 def test_unknown_endings_go_with_an_unknown_start_and_forbidden_actions():
     allowed = np.ones((4, 3), bool)
     allowed[0, WAIT] = False
-    known = hf.Tabular(4, 3, 6, "unknown", terminal="unknown", actions_allowed=allowed)
-    assert known.space.sizes == (7, 9, 3)
-    np.testing.assert_array_equal(known.actions_allowed[:8], [*allowed, *allowed])
-    run = hf.explore(Path(0.9, ALWAYS), "uniform", known=known, episodes=10, progress=False)
+    table = hf.Tabular(4, 3, 6, "unknown", terminal="unknown", actions_allowed=allowed)
+    assert table.space.sizes == (7, 9, 3)
+    np.testing.assert_array_equal(table.actions_allowed[:8], [*allowed, *allowed])
+    run = hf.explore(Path(0.9, ALWAYS), "uniform", known=table, episodes=10, progress=False)
     assert set(run.records["ended_in"]) <= {-1, 5}
     assert run.evidence.impossible == 0
     with pytest.raises(OptionError, match="terminal is 'some'; it must be a list of states, or 'unknown'"):
@@ -333,63 +333,63 @@ def test_unknown_endings_go_with_an_unknown_start_and_forbidden_actions():
 # Logs
 
 
-def log_of(env, episodes, horizon, rng):
+def make_log(env, episodes, horizon, rng):
     """Random episodes as they are seen: lists of states and actions, and which of them ended."""
-    states, actions, ended = [], [], []
+    states, actions, terminated = [], [], []
     for _ in range(episodes):
         s, is_over = [env.reset(seed=int(rng.integers(2**31)))[0]], False
         a: list[int] = []
         while len(a) < horizon and not is_over:
             a.append(int(rng.integers(3)))
-            to, _, is_over, *_ = env.step(a[-1])
-            s.append(to)
+            successor, _, is_over, *_ = env.step(a[-1])
+            s.append(successor)
         states.append(s)
         actions.append(a)
-        ended.append(is_over)
-    return (states, actions), ended
+        terminated.append(is_over)
+    return (states, actions), terminated
 
 
 def test_a_log_of_episodes_that_end_at_random_is_certified_with_its_endings_and_not_without():
     """To forget the ends would make the ice look safe: value 1 of the goal, truly less than half."""
     env = Path(1.0, (0.6, 0.6, 0.6))
-    episodes, ended = log_of(env, 3000, 6, np.random.default_rng(0))
-    known = hf.Tabular(4, 3, 6, terminal="unknown")
+    episodes, terminated = make_log(env, 3000, 6, np.random.default_rng(0))
+    table = hf.Tabular(4, 3, 6, terminal="unknown")
     with pytest.raises(OptionError, match=r"stops in state ., where an episode may end or go on; .* ended="):
-        hf.from_episodes(known, episodes)
-    run = hf.from_episodes(known, episodes, ended=ended)
-    P, own = np.zeros((8, 3, 8)), [0, 1, 2, 3, 5]
-    P[np.ix_(own, range(3), own)] = env.table()
+        hf.from_episodes(table, episodes)
+    run = hf.from_episodes(table, episodes, ended=terminated)
+    P, states = np.zeros((8, 3, 8)), [0, 1, 2, 3, 5]
+    P[np.ix_(states, range(3), states)] = env.table()
     P[range(4, 8), :, range(4, 8)] = 1
     reward = np.zeros((6, 8, 3))
     reward[-1, 3] = 1
     plan = run.plan(reward, delta=DELTA)
-    lost, value = loss_and_value(P, reward, plan.policy, 0)
+    loss, value = loss_and_value(P, reward, plan.policy, 0)
     assert value < 0.5
-    assert lost <= plan.gap < 0.9
+    assert loss <= plan.gap < 0.9
     assert plan.value_low <= value <= plan.value_high < 0.9
     one_state = hf.Tabular(4, 3, 6)
     with pytest.raises(ModelError, match=r"goes on from state 1 at step ., but another episode ended there"):
-        hf.certify(one_state, episodes, ended=ended)
+        hf.certify(one_state, episodes, ended=terminated)
     assert not hf.certify(one_state, episodes).is_rejected  # taken as not seen further: the caller says so
 
 
 def test_logs_that_contradict_the_final_states_of_a_problem_do_not_count_for_it():
-    on, actions = [[0, 1, 2, 3], [0, 1]], [[1, 1, 1], [1]]
-    known = hf.Tabular(4, 3, 3, terminal=[1])
-    assert hf.certify(known, (on, actions)).is_rejected
-    assert not hf.certify(known, ([[0, 1], [0, 0, 1, 1]], [[1], [0, 1, 0]])).is_rejected
+    states, actions = [[0, 1, 2, 3], [0, 1]], [[1, 1, 1], [1]]
+    table = hf.Tabular(4, 3, 3, terminal=[1])
+    assert hf.certify(table, (states, actions)).is_rejected
+    assert not hf.certify(table, ([[0, 1], [0, 0, 1, 1]], [[1], [0, 1, 0]])).is_rejected
     moves = np.zeros((1, 4, 3, 4))
     moves[0, range(4), :, [1, 2, 3, 3]] = 1
     walk = hf.Mixture.from_kernels(moves, horizon=3)
-    assert not hf.certify(walk, (on, actions)).is_rejected
+    assert not hf.certify(walk, (states, actions)).is_rejected
     assert not hf.certify(walk, ([[0, 1, 2, 3]], [[1, 1, 1]]), ended=[True]).is_rejected
     with pytest.raises(
         ModelError, match="episode 1 ended in state 1 after 1 steps, but no episode of this problem"
     ):
-        hf.certify(walk, (on, actions), ended=[False, True])
-    for ended in ([True], [0, 1]):
+        hf.certify(walk, (states, actions), ended=[False, True])
+    for terminated in ([True], [0, 1]):
         with pytest.raises(ShapeError, match=r"it must be True or False for each of the 2 episodes"):
-            hf.certify(walk, (on, actions), ended=ended)
+            hf.certify(walk, (states, actions), ended=terminated)
 
 
 @pytest.mark.parametrize("flags", [("false", "True"), ("0", "1")])
@@ -405,16 +405,16 @@ def test_a_log_file_may_say_which_steps_terminated(flags, tmp_path):
         ModelError, match="episode 0 goes on from state 1 at step 2, but another episode ended"
     ):
         hf.from_log(path, num_states=3, num_actions=2)
-    renamed = tmp_path / "renamed.csv"
-    renamed.write_text(path.read_text().replace("terminated", "done"))
+    renamed_file = tmp_path / "renamed.csv"
+    renamed_file.write_text(path.read_text().replace("terminated", "done"))
     with pytest.raises(OptionError, match="stops in state 2, where an episode may end or go on"):
-        hf.from_log(renamed, terminal="unknown")
-    again = hf.from_log(renamed, terminal="unknown", columns={"terminated": "done"})
-    assert again.log.s[:, 1].tolist() == [1, 4, 0]
+        hf.from_log(renamed_file, terminal="unknown")
+    renamed_log = hf.from_log(renamed_file, terminal="unknown", columns={"terminated": "done"})
+    assert renamed_log.log.s[:, 1].tolist() == [1, 4, 0]
     columns = dict(zip(("episode", "step", "state", "action", "next_state"), np.array(rows).T[:5]))
-    named = hf.from_log({**columns, "terminated": [False, False, True, False]}, terminal="unknown")
-    assert named.log.s[:, 1].tolist() == [1, 4, 0]
-    for flag, words in (
+    log_of_columns = hf.from_log({**columns, "terminated": [False, False, True, False]}, terminal="unknown")
+    assert log_of_columns.log.s[:, 1].tolist() == [1, 4, 0]
+    for flag, message in (
         (
             [True, False, True, False],
             r"row 1 \(episode 0\): terminated is true, but the episode goes on in row 2",
@@ -422,7 +422,7 @@ def test_a_log_file_may_say_which_steps_terminated(flags, tmp_path):
         ([0, 0, 2, 0], "column terminated, row 3: '2' is none of"),
         ([0, 0, 1], "the columns have lengths .*'terminated': 3"),
     ):
-        with pytest.raises(ShapeError, match=words):
+        with pytest.raises(ShapeError, match=message):
             hf.from_log({**columns, "terminated": flag}, terminal="unknown")
 
 

@@ -10,7 +10,7 @@ from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning import evaluate, optimal
 from horizonfree.problems.gymnasium.live import run_episode
 from tests.reference import blackjack
-from tests.reference.gymnasium_tables import hoeffding, table_of
+from tests.reference.gymnasium_tables import hoeffding, transition_table
 
 TAXI = "Taxi-v4"
 
@@ -25,10 +25,10 @@ def test_taxi_keeps_its_states_and_its_three_hundred_starts(taxi):
     assert (taxi.num_states, taxi.num_actions, taxi.space.start) == (500, 6, None)
     np.testing.assert_allclose(taxi.start, env.unwrapped.initial_state_distrib, atol=1e-15)
     assert np.count_nonzero(taxi.start) == taxi.space.starts().sum() == 300
-    np.testing.assert_allclose(taxi.kernel().dense(), table_of(env), atol=1e-12)
+    np.testing.assert_allclose(taxi.kernel().dense(), transition_table(env), atol=1e-12)
     assert taxi.model.num_unknown == 2
-    again = hf.make(taxi.recipe["name"], **taxi.recipe["parameters"])
-    np.testing.assert_array_equal(again.start, taxi.start)
+    rebuilt = hf.make(taxi.recipe["name"], **taxi.recipe["parameters"])
+    np.testing.assert_array_equal(rebuilt.start, taxi.start)
 
 
 def test_a_live_taxi_starts_where_it_may(taxi):
@@ -46,9 +46,9 @@ def test_taxi_is_explored_planned_and_certified(taxi, is_live, tmp_path):
         run = hf.explore(env, "optimal-design", known=hf.Problem(taxi.model), episodes=40, seed=1)
     else:
         run = hf.explore(taxi, "optimal-design", episodes=40, seed=1, out=tmp_path / "a")
-        back = hf.load(tmp_path / "a")
-        np.testing.assert_array_equal(back.evidence.counts, run.evidence.counts)
-        np.testing.assert_array_equal(back.problem.start, taxi.start)
+        loaded = hf.load(tmp_path / "a")
+        np.testing.assert_array_equal(loaded.evidence.counts, run.evidence.counts)
+        np.testing.assert_array_equal(loaded.problem.start, taxi.start)
     assert run.evidence.impossible == 0
     assert run.evidence.counts.sum() == 40 * 8
     reward = hf.goal(taxi, [s for s in range(500) if s // 4 % 5 == 4])  # the passenger rides
@@ -56,10 +56,10 @@ def test_taxi_is_explored_planned_and_certified(taxi, is_live, tmp_path):
     assert not plan.certificate.is_rejected
     assert plan.value == pytest.approx(taxi.start @ evaluate(plan.kernel, reward, plan.policy)[0], abs=1e-12)
     assert plan.value == pytest.approx(taxi.start @ optimal(plan.kernel, reward).V[0], abs=1e-12)
-    everywhere = run.certificate(1e-6)
-    lost = hf.true_gap(taxi, reward, plan.policy)
-    assert lost <= min(plan.gap, everywhere.eps) + 1e-9
-    assert not everywhere.is_rejected
+    certificate = run.certificate(1e-6)
+    loss = hf.true_gap(taxi, reward, plan.policy)
+    assert loss <= min(plan.gap, certificate.eps) + 1e-9
+    assert not certificate.is_rejected
 
 
 # Blackjack
@@ -72,11 +72,11 @@ def cards():
 
 
 def test_the_class_of_blackjack_has_ten_cards_of_which_nine_are_free(cards):
-    known, true = cards
-    assert (known.num_states, known.num_actions, known.model.dim) == (361, 2, 10)
-    assert known.model.num_unknown == 9
-    assert known.start.sum() == pytest.approx(1)
-    assert known.start[blackjack.END] == 0
+    problem, true = cards
+    assert (problem.num_states, problem.num_actions, problem.model.dim) == (361, 2, 10)
+    assert problem.model.num_unknown == 9
+    assert problem.start.sum() == pytest.approx(1)
+    assert problem.start[blackjack.END] == 0
     P = true.kernel().dense()
     ten, soft = blackjack.number(10, 5, 0), blackjack.number(21, 5, 1)
     assert P[ten, blackjack.HIT, soft] == pytest.approx(1 / 13)
@@ -101,15 +101,15 @@ def test_games_of_gymnasium_follow_the_class_with_its_deck(cards):
 
 def test_blackjack_is_explored_live_and_planned(cards):
     """Nothing is rejected in 300 games, and the deck is in the confidence set: false alarms of 1e-6 each."""
-    known, true = cards
+    problem, true = cards
     env = blackjack.Ended(gymnasium.make("Blackjack-v1"))
-    run = hf.explore(env, "optimal-design", known=known, encode=blackjack.encode, episodes=300, seed=3)
+    run = hf.explore(env, "optimal-design", known=problem, encode=blackjack.encode, episodes=300, seed=3)
     assert run.evidence.impossible == 0
     assert run.evidence.counts.sum() == 300 * blackjack.HORIZON
     assert not run.certificate(1e-6).is_rejected
-    within = diagnostics_of(known.model).intervals(run.confidence(1e-6))
-    assert (within.low <= blackjack.CARDS + 1e-9).all()
-    assert (within.high >= blackjack.CARDS - 1e-9).all()
+    intervals = diagnostics_of(problem.model).intervals(run.confidence(1e-6))
+    assert (intervals.low <= blackjack.CARDS + 1e-9).all()
+    assert (intervals.high >= blackjack.CARDS - 1e-9).all()
 
     reward = np.zeros((blackjack.HORIZON, 361, 2))  # to stick with 19 or more
     for hand in blackjack.hands():
@@ -118,13 +118,13 @@ def test_blackjack_is_explored_live_and_planned(cards):
     assert plan.policy.shape == (blackjack.HORIZON, 361)
     assert hf.true_gap(true, reward, plan.policy) <= plan.gap + 1e-9
     best = optimal(true.kernel(), reward).V[0]
-    earned = evaluate(true.kernel(), reward, plan.policy)[0]
-    assert true.start @ earned > 0.8 * (true.start @ best)
+    values = evaluate(true.kernel(), reward, plan.policy)[0]
+    assert true.start @ values > 0.8 * (true.start @ best)
     assert plan.act(0, blackjack.number(11, 6, 0)) == blackjack.HIT
     assert plan.act(0, blackjack.number(20, 6, 0)) == blackjack.STICK
 
 
 def test_blackjack_as_gymnasium_shows_it_needs_an_encoding(cards):
-    known, _ = cards
+    problem, _ = cards
     with pytest.raises(ShapeError, match="pass encode= to turn observations into states"):
-        hf.explore(gymnasium.make("Blackjack-v1"), known=known, episodes=1)
+        hf.explore(gymnasium.make("Blackjack-v1"), known=problem, episodes=1)

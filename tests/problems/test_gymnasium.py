@@ -23,7 +23,7 @@ from horizonfree.errors import (
 from horizonfree.mdp.rewards import Reward, as_table, goal, rescale
 from horizonfree.models.registry import diagnostics_of
 from horizonfree.problems import Problem, from_gymnasium, make, problems
-from tests.reference.gymnasium_tables import hoeffding, table_of
+from tests.reference.gymnasium_tables import hoeffding, transition_table
 
 
 @st.composite
@@ -41,7 +41,7 @@ def test_every_frozen_lake_is_a_mixture_of_three_moves(desc, is_slippery, succes
     problem = from_gymnasium(env, horizon=7)
     assert problem.model.dim == 3
     S, rho = env.observation_space.n, env.unwrapped.initial_state_distrib
-    np.testing.assert_allclose(problem.kernel().dense(), table_of(env), atol=1e-12)
+    np.testing.assert_allclose(problem.kernel().dense(), transition_table(env), atol=1e-12)
     starts = np.flatnonzero(rho)
     if len(starts) == 1:
         assert (problem.start, problem.space.initial) == (starts[0], None)
@@ -69,12 +69,12 @@ def test_the_kernel_is_the_table_of_the_environment(name, options, weights):
     start = {"start": 1} if name.startswith("Taxi") else {}
     problem = from_gymnasium(name, horizon=30, **start, **options)
     np.testing.assert_allclose(diagnostics_of(problem.model).in_units(problem.truth), weights, atol=1e-12)
-    expected = table_of(gymnasium.make(name, **options))
+    expected = transition_table(gymnasium.make(name, **options))
     np.testing.assert_allclose(problem.kernel().dense(), expected, atol=1e-12)
     assert problem.model.valid.num_free == 2
-    again = make(problem.recipe["name"], **problem.recipe["parameters"])
-    np.testing.assert_array_equal(again.model.phi, problem.model.phi)
-    assert again.recipe == problem.recipe
+    rebuilt = make(problem.recipe["name"], **problem.recipe["parameters"])
+    np.testing.assert_array_equal(rebuilt.model.phi, problem.model.phi)
+    assert rebuilt.recipe == problem.recipe
 
 
 @pytest.mark.parametrize("is_rainy", [False, True])
@@ -87,7 +87,7 @@ def test_a_fickle_passenger_changes_destination_on_the_first_ride_only(is_rainy)
     assert (problem.num_states, problem.model.dim) == (1000, 6)
     P, actions, N = problem.kernel().dense(), [1, 0, 4, 1, 1], 3000
     law = np.eye(1000)[pickup]
-    seen = [Counter() for _ in actions]
+    successors = [Counter() for _ in actions]
     for episode in range(N):
         env.reset(seed=episode)
         env.unwrapped.s = s = pickup
@@ -96,20 +96,20 @@ def test_a_fickle_passenger_changes_destination_on_the_first_ride_only(is_rainy)
             s_next, *_ = env.step(a)
             has_ridden |= s // 4 % 5 == 4 and s // 20 != s_next // 20
             s = s_next
-            seen[step][s + 500 * has_ridden] += 1
+            successors[step][s + 500 * has_ridden] += 1
     for step, a in enumerate(actions):
         law = law @ P[:, a]
-        count = np.array([seen[step][s] for s in range(1000)])
+        count = np.array([successors[step][s] for s in range(1000)])
         assert not count[law == 0].any()
         assert np.abs(count / N - law).max() <= hoeffding(N, 2 * 5 * 1000)
-    assert len(seen[3]) >= 4  # every destination came up
+    assert len(successors[3]) >= 4  # every destination came up
 
 
 def test_a_list_of_environments_is_a_mixture_of_their_kernels():
     envs = [gymnasium.make("FrozenLake-v1", success_rate=p) for p in (0.4, 0.9)]
     weights = [0.3, 0.7]
     problem = from_gymnasium(envs, horizon=9, weights=weights)
-    expected = sum(w * table_of(env) for w, env in zip(weights, envs))
+    expected = sum(w * transition_table(env) for w, env in zip(weights, envs))
     np.testing.assert_allclose(problem.kernel().dense(), expected, atol=1e-12)
     assert problem.model.valid.num_free == 1
     unknown = from_gymnasium(["FrozenLake-v1", "FrozenLake-v1"], horizon=9, is_slippery=False)
@@ -154,7 +154,7 @@ def test_an_edited_table_is_not_taken_for_the_original():
     env = gymnasium.make("FrozenLake-v1")
     env.unwrapped.P[0][0] = [(1.0, 5, 0, True)]
     problem = from_gymnasium(env, horizon=3)
-    np.testing.assert_allclose(problem.kernel().dense(), table_of(env), atol=1e-12)
+    np.testing.assert_allclose(problem.kernel().dense(), transition_table(env), atol=1e-12)
     assert problem.model.dim > 3
 
 
@@ -219,19 +219,19 @@ def absorbing_kernel(P, start=0):
 def test_only_what_can_happen_ends_an_episode():
     """Outcomes of probability zero, and those of states in which no episode acts, end nothing."""
     move, stay = [(1.0, 1, 0.0, False)], [(1.0, 0, 0.0, False)]
-    never = [(0.0, 0, 0.0, True), (1.0, 1, 0.0, False)]
-    np.testing.assert_array_equal(absorbing_kernel({0: {0: move}, 1: {0: never}})[0, 0], [0, 1])
+    impossible = [(0.0, 0, 0.0, True), (1.0, 1, 0.0, False)]
+    np.testing.assert_array_equal(absorbing_kernel({0: {0: move}, 1: {0: impossible}})[0, 0], [0, 1])
     np.testing.assert_array_equal(
         absorbing_kernel({0: {0: [*move, (0.0, 1, 0.0, True)]}, 1: {0: stay}})[:, 0], [[0, 1], [1, 0]]
     )
-    elsewhere = {0: {0: move}, 1: {0: stay}, 2: {0: [(1.0, 0, 0.0, True)]}}
-    np.testing.assert_array_equal(absorbing_kernel(elsewhere)[:2, 0, :2], [[0, 1], [1, 0]])
+    unreachable = {0: {0: move}, 1: {0: stay}, 2: {0: [(1.0, 0, 0.0, True)]}}
+    np.testing.assert_array_equal(absorbing_kernel(unreachable)[:2, 0, :2], [[0, 1], [1, 0]])
 
 
 def test_a_state_that_ends_some_episodes_only_gets_a_copy():
     """By the action, and where it is also the start. Nothing is known of such a table: endings must be unknown, too."""
-    row, back = {0: [(1.0, 1, 0.0, True)], 1: [(1.0, 1, 0.0, False)]}, [(1.0, 0, 0.0, False)]
-    by_action = TableEnv({0: row, 1: {0: back, 1: back}})
+    row, to_start = {0: [(1.0, 1, 0.0, True)], 1: [(1.0, 1, 0.0, False)]}, [(1.0, 0, 0.0, False)]
+    by_action = TableEnv({0: row, 1: {0: to_start, 1: to_start}})
     problem = from_gymnasium(by_action, horizon=3)
     expected = [[[0, 0, 1], [0, 1, 0]], [[1, 0, 0]] * 2, [[0, 0, 1]] * 2]
     np.testing.assert_array_equal(problem.kernel().dense(), expected)
@@ -249,12 +249,12 @@ def test_a_state_that_ends_some_episodes_only_gets_a_copy():
 
 def test_a_map_drawn_at_random_is_in_the_recipe():
     problem = from_gymnasium("FrozenLake-v1", horizon=5, map_name=None)
-    again = make(problem.recipe["name"], **problem.recipe["parameters"])
-    np.testing.assert_array_equal(again.kernel().dense(), problem.kernel().dense())
+    rebuilt = make(problem.recipe["name"], **problem.recipe["parameters"])
+    np.testing.assert_array_equal(rebuilt.kernel().dense(), problem.kernel().dense())
 
 
 class TaxiEnv(TableEnv):
-    """Of somebody else, with a name that Gymnasium has too."""
+    """A user's class with a name that Gymnasium has too."""
 
 
 def test_kinds_are_not_told_by_name_alone():

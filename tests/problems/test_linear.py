@@ -9,7 +9,7 @@ from horizonfree.models.linear.model import LinearModel
 from horizonfree.models.registry import diagnostics_of
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.planning import optimal
-from tests.models.linear.worlds import MU, PHI
+from tests.models.linear.systems import MU, PHI
 
 build = hf.LinearMDP.from_features
 
@@ -42,9 +42,9 @@ def test_without_mu_there_is_no_truth_and_a_start_may_be_drawn():
         problem.kernel()
 
 
-def changed(x, place, value):
+def with_entry(x, index, value):
     x = np.array(x)
-    x[place] = value
+    x[index] = value
     return x
 
 
@@ -54,12 +54,16 @@ ONE_HOT = np.eye(4)[np.arange(4)[:, None].repeat(2, 1)]
 REFUSALS = [
     ({"phi": PHI[0]}, ShapeError, r"phi has shape \(2, 2\).*\[S, A, d\]"),
     ({"phi": np.zeros((4, 0, 2))}, ShapeError, "phi has shape"),
-    ({"phi": changed(PHI, (1, 1, 0), np.nan)}, FeatureError, r"phi\(s=1, a=1\)\[0\] is nan"),
-    ({"phi": changed(PHI, (1, 0, 1), 1e200)}, FeatureError, r"phi\(s=1, a=0\)\[1\] is 1e\+200"),
+    ({"phi": with_entry(PHI, (1, 1, 0), np.nan)}, FeatureError, r"phi\(s=1, a=1\)\[0\] is nan"),
+    ({"phi": with_entry(PHI, (1, 0, 1), 1e200)}, FeatureError, r"phi\(s=1, a=0\)\[1\] is 1e\+200"),
     ({"phi": 0 * PHI}, FeatureError, "all other features are 0"),
-    ({"phi": changed(ONE_HOT, (2, 1), 0.0)}, FeatureError, r"phi\(s=2, a=1\) .* sum to 1 .* add a feature"),
     (
-        {"phi": changed(PHI, (3, 0), [0.9, 0.5])},
+        {"phi": with_entry(ONE_HOT, (2, 1), 0.0)},
+        FeatureError,
+        r"phi\(s=2, a=1\) .* sum to 1 .* add a feature",
+    ),
+    (
+        {"phi": with_entry(PHI, (3, 0), [0.9, 0.5])},
         FeatureError,
         "no mu makes the probabilities of every pair sum",
     ),
@@ -76,8 +80,8 @@ REFUSALS = [
     ({"phi": np.full((1, 1, 3), 1 / 3)}, FeatureError, "feature 1, .* is a combination"),
     ({"phi": "x"}, ShapeError, "phi has type"),
     ({"mu": MU.T}, ShapeError, r"mu has shape \(4, 2\); it must be \[d, S\] = \(2, 4\)"),
-    ({"mu": changed(MU, (0, 1), np.inf)}, FeatureError, r"mu\[0, 1\] is inf"),
-    ({"mu": changed(MU, (0, slice(2)), [1.4, -0.7])}, KernelError, r"\(s=0, a=0\) -> 1 is -0.*>= 0"),
+    ({"mu": with_entry(MU, (0, 1), np.inf)}, FeatureError, r"mu\[0, 1\] is inf"),
+    ({"mu": with_entry(MU, (0, slice(2)), [1.4, -0.7])}, KernelError, r"\(s=0, a=0\) -> 1 is -0.*>= 0"),
     ({"mu": MU * 0.9}, KernelError, r"the sum of the probabilities of \(s=0, a=0\) is 0.9"),
     ({"horizon": 0}, ShapeError, "horizon is 0"),
     ({"start": 4}, ShapeError, "start is 4"),
@@ -87,9 +91,9 @@ REFUSALS = [
 
 
 def test_refusals_name_the_place_the_value_and_the_remedy(subtests):
-    for how, error, words in REFUSALS:
-        with subtests.test(words), pytest.raises(error, match=words):
-            build(**{"phi": PHI, "horizon": 3, "mu": MU} | how)
+    for settings, error, message in REFUSALS:
+        with subtests.test(message), pytest.raises(error, match=message):
+            build(**{"phi": PHI, "horizon": 3, "mu": MU} | settings)
 
 
 def test_features_of_very_different_sizes_are_no_combination_of_each_other():
@@ -109,8 +113,8 @@ def test_named_problems_have_known_numbers(name, start, values):
     assert problem.start == start
     goals = np.stack([hf.goal(problem, s) for s in range(problem.num_states)])
     V = optimal(problem.kernel(), goals).V[:, 0, start]
-    for found, wanted in zip((V.max(), np.median(V), V.min()), values):
-        assert wanted is None or found == pytest.approx(wanted, abs=1e-12)
+    for value, expected in zip((V.max(), np.median(V), V.min()), values):
+        assert expected is None or value == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_linear_problem_can_be_as_a_tabular_mdp():
@@ -122,20 +126,20 @@ def test_a_linear_problem_can_be_as_a_tabular_mdp():
 
 
 @pytest.mark.parametrize(
-    ("how", "words"),
+    ("settings", "message"),
     [({"states": 20, "dim": 7}, "states is 20; it must be at least 21"), ({"dim": 3}, "dim is 3")],
 )
-def test_soft_aggregation_wants_states_for_its_destinations(how, words):
-    with pytest.raises(HorizonfreeError, match=words):
-        hf.make("soft-aggregation", **how)
+def test_soft_aggregation_wants_states_for_its_destinations(settings, message):
+    with pytest.raises(HorizonfreeError, match=message):
+        hf.make("soft-aggregation", **settings)
 
 
 @pytest.mark.parametrize(
-    "how", [{"states": 20, "actions": 2, "seed": 245}, {"states": 24, "actions": 4, "seed": 4912}]
+    "settings", [{"states": 20, "actions": 2, "seed": 245}, {"states": 24, "actions": 4, "seed": 4912}]
 )
-def test_no_action_is_a_gate_to_both_rare_destinations(how):
+def test_no_action_is_a_gate_to_both_rare_destinations(settings):
     """With these seeds the gates of the two would be the same: one feature twice the other."""
-    phi = hf.make("soft-aggregation", dim=4, rare=0.5, **how).model.phi
+    phi = hf.make("soft-aggregation", dim=4, rare=0.5, **settings).model.phi
     is_gate = phi[:, :, 2:] > 0
     assert is_gate.any((0, 1)).all()
     assert not is_gate.all(2).any()
@@ -166,8 +170,8 @@ def test_a_problem_is_seen_as_a_linear_mdp(subtests):
     )
     run = hf.explore(linear, "wang2020", episodes=5, progress=False)
     assert run.certificate().eps <= 1
-    without = hf.Mixture.from_kernels(kernels, horizon=3).as_linear()
-    assert without.truth is None
+    without_weights = hf.Mixture.from_kernels(kernels, horizon=3).as_linear()
+    assert without_weights.truth is None
 
 
 def test_features_that_do_not_express_the_truth_are_refused():

@@ -17,8 +17,8 @@ from horizonfree.explorers.ucrl_rfe_plus import UCRLRFEPlus
 from horizonfree.mdp.space import IMPOSSIBLE, UNSEEN, Trajectory
 from horizonfree.problems import Mixture, from_gymnasium, make
 from horizonfree.problems.gymnasium.live import attempt, check_env_matches, run_episode
-from tests.reference.episodes import nothing_of
-from tests.reference.gymnasium_tables import hoeffding, table_of
+from tests.reference.episodes import empty_evidence
+from tests.reference.gymnasium_tables import hoeffding, transition_table
 from tests.reference.jitted import jitted
 
 
@@ -54,10 +54,10 @@ def test_a_live_episode_is_a_function_of_the_generator():
     env = gymnasium.make("FrozenLake-v1")
     problem = from_gymnasium(env, horizon=20)
     policy = np.full((20, 16, 4), 0.25)
-    first, again, other = (
+    first, repeated, other = (
         run_episode(env, problem.space, policy, np.random.default_rng(seed)).s.tolist() for seed in (3, 3, 4)
     )
-    assert first == again
+    assert first == repeated
     assert first != other
 
 
@@ -113,9 +113,9 @@ def test_an_environment_that_does_not_fit_is_refused():
     with pytest.raises(ModelError, match="started in state 0; the model class starts in 2"):
         run_episode(Shifted(), cycle(start=2).space, np.ones((4, 3), int), rng)
     desc = ["S" + 30 * "F" + "G"]  # stays put with probability 2/3 at each step
-    sure = table_of(gymnasium.make("FrozenLake-v1", desc=desc, is_slippery=False))
+    deterministic = transition_table(gymnasium.make("FrozenLake-v1", desc=desc, is_slippery=False))
     space, slippery = (
-        Mixture.from_kernels([sure], horizon=40).space,
+        Mixture.from_kernels([deterministic], horizon=40).space,
         gymnasium.make("FrozenLake-v1", desc=desc),
     )
     with pytest.raises(ModelError, match=r"\(s=\d+, a=2\) -> s'=\d+ was observed .* impossible under every"):
@@ -155,11 +155,11 @@ class Leaky(gymnasium.Env):
 
 
 def two_states():
-    even, odd = np.zeros((2, 3, 2, 3))
-    even[:2, :, :2] = [0.5, 0.5]
-    odd[:2, :, :2] = [0.9, 0.1]
-    even[2, :, 2] = odd[2, :, 2] = 1
-    return Mixture.from_kernels([even, odd], horizon=3)
+    even_P, odd_P = np.zeros((2, 3, 2, 3))
+    even_P[:2, :, :2] = [0.5, 0.5]
+    odd_P[:2, :, :2] = [0.9, 0.1]
+    even_P[2, :, 2] = odd_P[2, :, 2] = 1
+    return Mixture.from_kernels([even_P, odd_P], horizon=3)
 
 
 def test_what_contradicts_the_class_is_never_forgotten(tmp_path):
@@ -207,10 +207,10 @@ def test_an_episode_that_breaks_off_counts_as_far_as_it_was_seen(explorer, tmp_p
         with pytest.raises(OSError, match="stuck"):
             run.resume(env=env, episodes=400)
         run = hf.load(tmp_path / "a")
-    seen = int(run.evidence.counts.sum())
+    num_steps = int(run.evidence.counts.sum())
     assert run.evidence.episodes == run.episodes
     assert run.evidence.impossible == 0
-    assert 3 * (run.episodes - 6) <= seen < 3 * run.episodes
+    assert 3 * (run.episodes - 6) <= num_steps < 3 * run.episodes
     assert np.isfinite(run.certificate().eps)
     assert np.isfinite(run.theta_hat).all()
 
@@ -224,15 +224,15 @@ def test_steps_that_were_not_seen_change_nothing(rule, x64):
     """The state after one step is the same, whatever stands in the places of the others."""
     problem = make("random-mixture", states=5, successors=3, horizon=4)
     model, space = to_device(problem.model), problem.space
-    first = jitted(init_progress, rule, model, nothing_of(model, None))
-    chosen = jitted(choose_policy, rule, model, jax.random.key(0), first)
-    j, after = np.array([0, UNSEEN, UNSEEN, UNSEEN]), []
-    for rest in ([3, 1, 2], [0, 0, 0]):
-        s = np.array([space.start, space.succ[space.start, 0, 0], *rest])
-        seen = Trajectory(s, np.array([0, *rest]), j)
-        after.append(jitted(update_progress, rule, model, None, chosen, seen)[0])
-    for x, y in zip(*map(jax.tree.leaves, after)):
+    first = jitted(init_progress, rule, model, empty_evidence(model, None))
+    choice = jitted(choose_policy, rule, model, jax.random.key(0), first)
+    j, results = np.array([0, UNSEEN, UNSEEN, UNSEEN]), []
+    for ending in ([3, 1, 2], [0, 0, 0]):
+        s = np.array([space.start, space.succ[space.start, 0, 0], *ending])
+        trajectory = Trajectory(s, np.array([0, *ending]), j)
+        results.append(jitted(update_progress, rule, model, None, choice, trajectory)[0])
+    for x, y in zip(*map(jax.tree.leaves, results)):
         np.testing.assert_array_equal(x, y)
-    assert after[0].evidence.counts.sum() == 1
-    pairs = zip(jax.tree.leaves(after[0].state), jax.tree.leaves(chosen.state))
+    assert results[0].evidence.counts.sum() == 1
+    pairs = zip(jax.tree.leaves(results[0].state), jax.tree.leaves(choice.state))
     assert any((np.asarray(x) != y).any() for x, y in pairs)

@@ -32,8 +32,8 @@ def test_the_hard_instance_has_its_published_constants(d, Delta, alpha, beta, no
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(2, 6), st.integers(0, 500), st.integers(2, 12), st.integers(0, 10**6))
-def test_the_hard_instance_obeys_its_closed_forms(d, more, H, seed):
-    K = 3 * d**2 + more
+def test_the_hard_instance_obeys_its_closed_forms(d, extra_actions, H, seed):
+    K = 3 * d**2 + extra_actions
     problem = make("hard-instance", dim=d, episodes=K, horizon=H, bound=25 / 24, seed=seed)
     Delta, delta = 1 / np.sqrt(192 * K), 1 / 6
     # ||theta|| = 1 + Delta (d-1) < 25/24, and alpha^2 + (d-1) beta^2 = 1.
@@ -68,8 +68,8 @@ def test_the_hard_instance_of_four_dimensions_has_these_values():
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(4, 6), st.integers(3, 8), st.integers(0, 200), st.integers(0, 10**6))
-def test_the_corridor_of_gambles_obeys_its_closed_forms(d, H, more, seed):
-    K = int(np.ceil((d - 1) ** 2 * H / 2)) + more
+def test_the_corridor_of_gambles_obeys_its_closed_forms(d, H, extra_actions, seed):
+    K = int(np.ceil((d - 1) ** 2 * H / 2)) + extra_actions
     problem = make("vtr-lower-bound", dim=d, episodes=K, horizon=H, seed=seed)
     assert problem.num_states == H + 2
     assert problem.model.dim == 1 + H * (d - 1)

@@ -81,8 +81,8 @@ def test_every_default_problem_is_of_its_class_with_known_free_directions(name):
     space = problem.space
     reached = {space.start}
     for _ in range(space.horizon):
-        now = np.array(sorted(reached))
-        reached |= set(space.succ[now][space.support[now]].tolist())
+        states = np.array(sorted(reached))
+        reached |= set(space.succ[states][space.support[states]].tolist())
     assert len(reached) == space.num_states
 
 
@@ -90,11 +90,11 @@ def test_every_default_problem_is_of_its_class_with_known_free_directions(name):
 def test_a_recipe_builds_the_same_problem_again_also_through_json(name):
     problem = make(name)
     recipe = json.loads(json.dumps(problem.recipe))
-    again = make(recipe["name"], **recipe["parameters"])
-    assert problem.name == again.name == name
-    assert again.recipe == problem.recipe
-    np.testing.assert_array_equal(again.model.phi, problem.model.phi)
-    np.testing.assert_array_equal(again.truth, problem.truth)
+    rebuilt = make(recipe["name"], **recipe["parameters"])
+    assert problem.name == rebuilt.name == name
+    assert rebuilt.recipe == problem.recipe
+    np.testing.assert_array_equal(rebuilt.model.phi, problem.model.phi)
+    np.testing.assert_array_equal(rebuilt.truth, problem.truth)
 
 
 def test_the_description_follows_from_the_function(subtests):
@@ -114,7 +114,7 @@ def test_the_description_follows_from_the_function(subtests):
 
 
 @st.composite
-def accepted(draw):
+def random_problem(draw):
     """A problem with small parameters, each within its own range."""
     spec = problems()[draw(st.sampled_from(NAMES))]
     values = {}
@@ -128,9 +128,9 @@ def accepted(draw):
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
-@given(accepted())
-def test_whatever_is_not_refused_is_of_its_class(drawn):
-    name, values = drawn
+@given(random_problem())
+def test_whatever_is_not_refused_is_of_its_class(drawn_problem):
+    name, values = drawn_problem
     try:
         problem = make(name, **values)
     except OptionError:
@@ -162,16 +162,16 @@ OUT_OF_RANGE = [
 
 
 def test_a_value_out_of_range_is_refused_with_its_name_and_range(subtests):
-    for name, values, words in OUT_OF_RANGE:
+    for name, values, message in OUT_OF_RANGE:
         with subtests.test(name, values=values):
-            with pytest.raises(OptionError) as caught:
+            with pytest.raises(OptionError) as error:
                 make(name, **values)
-            for word in words:
-                assert word in str(caught.value)
+            for word in message:
+                assert word in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("name", "values", "refused"),
+    ("name", "values", "refused_value"),
     [
         *[
             ("hard-instance", {"dim": d, "episodes": K}, {"bound": 1.0})
@@ -181,14 +181,14 @@ def test_a_value_out_of_range_is_refused_with_its_name_and_range(subtests):
         *[("rfe-lower-bound", {"dim": d}, {"gap": 0.999}) for d in range(4, 13)],
     ],
 )
-def test_the_limit_in_a_refusal_is_accepted_when_it_is_given_back(name, values, refused):
-    (option,) = refused
-    with pytest.raises(OptionError) as caught:
-        make(name, **values, **refused)
-    said, limit = re.search(
-        rf"{option} is (\S+); it must be at (?:least|most) (\S+):", str(caught.value)
+def test_the_limit_in_a_refusal_is_accepted_when_it_is_given_back(name, values, refused_value):
+    (option,) = refused_value
+    with pytest.raises(OptionError) as error:
+        make(name, **values, **refused_value)
+    name_in_text, limit = re.search(
+        rf"{option} is (\S+); it must be at (?:least|most) (\S+):", str(error.value)
     ).groups()
-    assert said != limit
+    assert name_in_text != limit
     make(name, **values, **{option: float(limit)})
 
 
@@ -221,9 +221,9 @@ def test_a_wrong_name_is_answered_with_the_closest():
     ],
 )
 def test_memory_is_proportional_to_the_transitions_that_exist(name, values):
-    with memory.counted() as most:
+    with memory.peak_memory() as peak_bytes:
         model = make(name, **values).model
-        peak = most()
+        peak = peak_bytes()
     # Listing and sorting the transitions takes up to 44 times phi; full tables took 80 to 6000 times as much.
     assert peak < 60 * np.asarray(model.phi).nbytes
 
@@ -334,7 +334,7 @@ def test_a_queue_drifts_by_arrivals_minus_service():
     problem = make("queue", capacity=20, speeds=3, models=2)
     P = problem.kernel().dense()
     length = np.arange(21)
-    arrivals = P[0, 0] @ length  # nobody can leave an empty queue
+    arrivals = P[0, 0] @ length  # no one is in an empty queue
     for s, a in itertools.product(range(1, 17), range(3)):
         assert P[s, a] @ length == pytest.approx(s - (a + 1) / 4 + arrivals, abs=1e-12)
     assert 0.2 < arrivals < 1.0

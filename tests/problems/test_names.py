@@ -18,9 +18,9 @@ CALM, STORM = np.eye(3)[:, None].repeat(2, 1), np.full((3, 2, 3), 1 / 3)
 NAMES = {"states": ["port", "bay", "sea"], "actions": ["wait", "sail"]}
 
 
-def harbour(**given: Any) -> hf.Problem:
+def harbour(**options: Any) -> hf.Problem:
     return hf.Mixture.from_kernels(
-        {"calm": CALM, "storm": STORM}, horizon=2, **{"weights": [0.7, 0.3], **NAMES, **given}
+        {"calm": CALM, "storm": STORM}, horizon=2, **{"weights": [0.7, 0.3], **NAMES, **options}
     )
 
 
@@ -29,15 +29,15 @@ def test_names_are_those_that_were_given() -> None:
     assert [problem.weight_name(i) for i in range(2)] == ["calm", "storm"]
     assert [problem.state_name(s) for s in range(3)] == NAMES["states"]
     assert [problem.action_name(a) for a in range(2)] == NAMES["actions"]
-    plain = hf.Mixture.from_kernels(np.stack([CALM, STORM]), horizon=2)
-    assert (plain.state_name(1), plain.action_name(0), plain.weight_name(1)) == (
+    unnamed = hf.Mixture.from_kernels(np.stack([CALM, STORM]), horizon=2)
+    assert (unnamed.state_name(1), unnamed.action_name(0), unnamed.weight_name(1)) == (
         "state 1",
         "action 0",
         "weight 1",
     )
-    assert [plain.state_number(plain.state_name(s)) for s in range(3)] == [0, 1, 2]  # what tables print
+    assert [unnamed.state_number(unnamed.state_name(s)) for s in range(3)] == [0, 1, 2]  # what tables print
     with pytest.raises(HorizonfreeError, match="there is no state '3'; states are 0 to 2"):
-        plain.state_number("state 3")
+        unnamed.state_number("state 3")
 
 
 def test_rewards_take_states_by_name() -> None:
@@ -60,9 +60,9 @@ BAD_NAMES = [
 
 
 def test_names_that_do_not_tell_apart_are_refused(subtests: pytest.Subtests) -> None:
-    for given, words in BAD_NAMES:
-        with subtests.test(words), pytest.raises(HorizonfreeError, match=words):
-            harbour(**given)
+    for options, message in BAD_NAMES:
+        with subtests.test(message), pytest.raises(HorizonfreeError, match=message):
+            harbour(**options)
 
 
 def test_a_kernel_that_is_wrong_is_named() -> None:
@@ -76,19 +76,19 @@ def test_a_kernel_that_is_wrong_is_named() -> None:
 
 def test_names_come_back_with_a_run(tmp_path: Path) -> None:
     run = hf.explore(harbour(), "uniform", episodes=2, progress=False, out=tmp_path / "a")
-    back = hf.load(tmp_path / "a").problem
-    assert back.layout == run.problem.layout
-    assert run.plan(hf.goal(back, "sea"), start=1).certificate.summary().endswith("from bay, in 2 steps")
-    assert state_text(back, 2) == "sea"
-    assert drawing(back)["names"] == NAMES["states"]
-    assert drawing(back)["actions"] == NAMES["actions"]
+    loaded = hf.load(tmp_path / "a").problem
+    assert loaded.layout == run.problem.layout
+    assert run.plan(hf.goal(loaded, "sea"), start=1).certificate.summary().endswith("from bay, in 2 steps")
+    assert state_text(loaded, 2) == "sea"
+    assert drawing(loaded)["names"] == NAMES["states"]
+    assert drawing(loaded)["actions"] == NAMES["actions"]
 
 
 def test_other_classes_have_names_too() -> None:
     table = hf.Tabular.from_table(STORM, horizon=2, **NAMES)
     assert table.state_name(2) == "sea"
-    drawn = hf.Tabular(3, 2, 2, start="unknown", **NAMES)
-    assert [drawn.state_name(s) for s in range(4)] == [*NAMES["states"], "before the start"]
+    random_start = hf.Tabular(3, 2, 2, start="unknown", **NAMES)
+    assert [random_start.state_name(s) for s in range(4)] == [*NAMES["states"], "before the start"]
     linear = hf.LinearMDP.from_features(np.ones((3, 2, 1)), horizon=2, **NAMES)
     assert linear.action_name(1) == "sail"
     assert "weights" not in harbour().as_tabular().layout
@@ -96,27 +96,33 @@ def test_other_classes_have_names_too() -> None:
 
 @pytest.mark.parametrize("name", ["CliffWalking-v1", "FrozenLake-v1", "Taxi-v4"])
 def test_the_weight_called_as_intended_is_that_of_the_move_that_was_meant(name: str) -> None:
-    """Its kernel is the one of the environment that never slips; the sides are told apart by a move that turns."""
+    """Its kernel is that of the environment without slipping; a turning move distinguishes the sides."""
     problem = from_gymnasium(name, 5)
     names = problem.layout["weights"]
-    how = {"Taxi-v4": {"is_rainy": False}}.get(name, {"is_slippery": False})
-    sure = from_gymnasium(name, 5, **how)
+    options = {"Taxi-v4": {"is_rainy": False}}.get(name, {"is_slippery": False})
+    deterministic = from_gymnasium(name, 5, **options)
     np.testing.assert_array_equal(
         problem.model.kernel(problem.model.parameter(np.eye(3)[names.index("as intended")], "w")).dense(),
-        sure.kernel().dense(),
+        deterministic.kernel().dense(),
     )
     right = problem.model.kernel(
         problem.model.parameter(np.eye(3)[names.index("off to the right")], "w")
     ).dense()
     action = {x: a for a, x in enumerate(problem.layout["actions"])}
-    up, aside = ("north", "east") if name == "Taxi-v4" else ("up", "right")
+    main_move, side_move = ("north", "east") if name == "Taxi-v4" else ("up", "right")
     free = 24 if name == "CliffWalking-v1" else 9 if name == "FrozenLake-v1" else 20 * 11
-    np.testing.assert_array_equal(right[free, action[up]], sure.kernel().dense()[free, action[aside]])
+    np.testing.assert_array_equal(
+        right[free, action[main_move]], deterministic.kernel().dense()[free, action[side_move]]
+    )
 
 
 def test_named_problems_name_their_weights() -> None:
-    named = {"zoned-grid": "zone 1, as intended", "river-swim": "forward", "inventory": "mean demand 1"}
-    for name, first in named.items():
+    first_weights = {
+        "zoned-grid": "zone 1, as intended",
+        "river-swim": "forward",
+        "inventory": "mean demand 1",
+    }
+    for name, first in first_weights.items():
         problem = hf.make(name)
         assert problem.weight_name(0) == first
         assert len(problem.layout["weights"]) == len(problem.truth)
@@ -178,11 +184,11 @@ def test_a_tuple_that_is_no_cell_is_refused_in_words() -> None:
         ),
         (hf.Tabular(3, 2, 2), "(0, 1)", r"there is no state '\(0, 1\)'; states are 0 to 2"),
     ]
-    for problem, value, words in cases:
+    for problem, value, message in cases:
         for ask in (problem.state_number, partial(hf.goal, problem), partial(hf.reach, problem)):
-            with pytest.raises(HorizonfreeError, match=words):
+            with pytest.raises(HorizonfreeError, match=message):
                 ask(value)
-        with pytest.raises(HorizonfreeError, match="start is .*; it must be a state, .*" + words):
+        with pytest.raises(HorizonfreeError, match="start is .*; it must be a state, .*" + message):
             problem.with_start(value)
     with pytest.raises(HorizonfreeError, match="has 2 states: 1, 2; give one of them"):
         shared.state_number((1, 0))
@@ -194,8 +200,8 @@ def test_a_start_has_a_name_in_constructors_too() -> None:
     assert hf.Tabular.from_table(STORM, horizon=2, start="bay", **NAMES).start == 1
     assert hf.Mixture.from_tabular(STORM, horizon=2, start="bay", **NAMES).start == 1
     assert hf.LinearMDP.from_features(np.ones((3, 2, 1)), horizon=2, start="sea", **NAMES).start == 2
-    ended = hf.Tabular(3, 2, 2, terminal=["sea", 1], **NAMES).layout["ended"]
-    assert ended.tolist() == hf.Tabular(3, 2, 2, terminal=[1, 2]).layout["ended"].tolist()
+    terminal = hf.Tabular(3, 2, 2, terminal=["sea", 1], **NAMES).layout["ended"]
+    assert terminal.tolist() == hf.Tabular(3, 2, 2, terminal=[1, 2]).layout["ended"].tolist()
     np.testing.assert_allclose(
         harbour(start=(0.5, 0.25, 0.25)).start, [0.5, 0.25, 0.25]
     )  # a tuple of S numbers

@@ -1,4 +1,4 @@
-"""Systems that a noise drives: kernels of a literal loop, laws and outcomes of every form, refusals in words."""
+"""Systems driven by noise: kernels agree with a literal loop, laws and outcomes of every form, error messages."""
 
 from pathlib import Path
 
@@ -45,11 +45,11 @@ def dense(problem: hf.Problem) -> np.ndarray:
 
 @pytest.mark.parametrize(("step", "S", "A", "q"), [(news, 10, 3, 9), (queue, 16, 2, 11), (queue, 16, 1, 11)])
 def test_the_kernel_is_that_of_a_literal_loop(step, S: int, A: int, q: int) -> None:
-    """Whoever asks for 9 or more empties the shelf: no episode tells these apart."""
-    how = {"num_states": S, "num_actions": A, "horizon": 4, "start": np.full(S, 1 / S)}
-    free = hf.Mixture.from_noise(step, DEMAND, weights=LAW, **how)
+    """A demand of 9 or more empties the shelf: no episode distinguishes these outcomes."""
+    settings = {"num_states": S, "num_actions": A, "horizon": 4, "start": np.full(S, 1 / S)}
+    free = hf.Mixture.from_noise(step, DEMAND, weights=LAW, **settings)
     np.testing.assert_allclose(dense(free), literal(step, LAW, S, A), atol=1e-12)
-    mixed = hf.Mixture.from_noise(step, range(12), models=list(LAWS), weights=[0.2, 0.5, 0.3], **how)
+    mixed = hf.Mixture.from_noise(step, range(12), models=list(LAWS), weights=[0.2, 0.5, 0.3], **settings)
     np.testing.assert_allclose(
         dense(mixed), literal(step, np.array([0.2, 0.5, 0.3]) @ LAWS, S, A), atol=1e-12
     )
@@ -58,10 +58,10 @@ def test_the_kernel_is_that_of_a_literal_loop(step, S: int, A: int, q: int) -> N
 
 
 def test_an_array_of_next_states_is_the_same_as_the_function() -> None:
-    after = np.array([[[news(s, a, w) for w in range(12)] for a in range(3)] for s in range(10)])
-    given = hf.Mixture.from_noise(after, DEMAND, weights=LAW, horizon=4)
-    called = hf.Mixture.from_noise(news, DEMAND, num_states=10, num_actions=3, weights=LAW, horizon=4)
-    np.testing.assert_array_equal(given.model.phi, called.model.phi)
+    next_states = np.array([[[news(s, a, w) for w in range(12)] for a in range(3)] for s in range(10)])
+    from_array = hf.Mixture.from_noise(next_states, DEMAND, weights=LAW, horizon=4)
+    from_function = hf.Mixture.from_noise(news, DEMAND, num_states=10, num_actions=3, weights=LAW, horizon=4)
+    np.testing.assert_array_equal(from_array.model.phi, from_function.model.phi)
 
 
 def test_one_outcome_leaves_nothing_to_learn() -> None:
@@ -82,19 +82,19 @@ def test_many_outcomes_have_few_rows() -> None:
 
 
 def test_any_law_is_the_richer_class_of_given_laws_and_survives_storage(tmp_path: Path) -> None:
-    how = {"num_states": 10, "num_actions": 2, "horizon": 2}
-    given = hf.Mixture.from_noise(
+    settings = {"num_states": 10, "num_actions": 2, "horizon": 2}
+    problem = hf.Mixture.from_noise(
         lambda s, a, w: max(min(s + 4 * a, 9) - w, 0),
         range(5),
         models=LAWS[:, :5] / LAWS[:, :5].sum(1)[:, None],
-        **how,
+        **settings,
     )
-    assert any_law(hf.Mixture.from_noise(news, DEMAND, **how)) is None
+    assert any_law(hf.Mixture.from_noise(news, DEMAND, **settings)) is None
     assert any_law(hf.make("river-swim", states=3, horizon=3)) is None
-    hf.from_episodes(given, ([[0, 0, 0]], [[0, 0]])).save(tmp_path / "a")
-    kept = any_law(hf.load(tmp_path / "a").problem)
-    assert kept.model.dim == 5
-    np.testing.assert_array_equal(kept.model.phi, any_law(given).model.phi)
+    hf.from_episodes(problem, ([[0, 0, 0]], [[0, 0]])).save(tmp_path / "a")
+    stored_class = any_law(hf.load(tmp_path / "a").problem)
+    assert stored_class.model.dim == 5
+    np.testing.assert_array_equal(stored_class.model.phi, any_law(problem).model.phi)
 
 
 GOOD = {"step": news, "outcomes": DEMAND, "num_states": 10, "num_actions": 3, "horizon": 4}
@@ -119,6 +119,6 @@ REFUSALS = [
 
 
 def test_what_is_no_noise_is_refused(subtests: pytest.Subtests) -> None:
-    for wrong, words in REFUSALS:
-        with subtests.test(words), pytest.raises(HorizonfreeError, match=words):
+    for wrong, message in REFUSALS:
+        with subtests.test(message), pytest.raises(HorizonfreeError, match=message):
             hf.Mixture.from_noise(**{**GOOD, **wrong})

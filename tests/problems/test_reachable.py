@@ -21,8 +21,8 @@ def line(**settings):
     for s in range(S):
         P[0, s, 0, max(s - 1, 0)] = P[0, s, 1, min(s + 1, S - 1)] = 1
         P[1, s, :, s] = 1
-    how = {"horizon": H, "start": 4, "weights": [0.7, 0.3], **settings}
-    return hf.Mixture.from_kernels(P, **how)
+    options = {"horizon": H, "start": 4, "weights": [0.7, 0.3], **settings}
+    return hf.Mixture.from_kernels(P, **options)
 
 
 @pytest.fixture(scope="module")
@@ -36,18 +36,18 @@ def test_arrays_of_every_shape_go_there_and_back(part):
     rng = np.random.default_rng(0)
     for shape, axis in (((S,), 0), ((S, A), 0), ((H, S), 1), ((H + 1, S), 1), ((H, S, A), 1)):
         x = rng.uniform(size=shape)
-        there = part.restrict(x)
-        assert (there == np.take(x, ids, axis)).all()
-        back = part.extend(there, fill=np.nan)
-        assert back.shape == shape
-        assert (np.take(back, ids, axis) == there).all()
-        assert np.isnan(np.delete(back, ids, axis)).all()
+        restricted = part.restrict(x)
+        assert (restricted == np.take(x, ids, axis)).all()
+        extended = part.extend(restricted, fill=np.nan)
+        assert extended.shape == shape
+        assert (np.take(extended, ids, axis) == restricted).all()
+        assert np.isnan(np.delete(extended, ids, axis)).all()
     policy = part.extend(np.ones((H, 7), np.int32))
     assert policy.dtype.kind == "i"
     assert (policy[:, [0, 8]] == 0).all()
     assert part.extend(np.full((H, 7, A), 0.5), fill=1 / A).sum(-1) == pytest.approx(1)
-    own = np.arange(S) % 2
-    assert (part.extend(np.zeros((H, 7), int), fill=own)[:, [0, 8]] == own[[0, 8]]).all()
+    values = np.arange(S) % 2
+    assert (part.extend(np.zeros((H, 7), int), fill=values)[:, [0, 8]] == values[[0, 8]]).all()
     is_there = part.extend(np.ones(7, bool), fill=False)
     assert is_there.dtype == bool
     assert (np.flatnonzero(is_there) == ids).all()
@@ -83,11 +83,11 @@ def test_rewards_of_every_form(part):
         hf.rescale(problem, 6 * states),
     ]
     tables = [resolve(part.space, part.restrict(form)).table for form in forms]
-    wanted = np.broadcast_to(np.array([0, 0, 0, 0, 0, 1, 0])[:, None], (H, 7, A))
-    for found in tables[:4]:
-        assert found == pytest.approx(wanted / H)
-    whole = resolve(problem.space, forms[-1])
-    assert tables[-1] == pytest.approx(part.restrict(whole.table))
+    expected = np.broadcast_to(np.array([0, 0, 0, 0, 0, 1, 0])[:, None], (H, 7, A))
+    for table in tables[:4]:
+        assert table == pytest.approx(expected / H)
+    resolved = resolve(problem.space, forms[-1])
+    assert tables[-1] == pytest.approx(part.restrict(resolved.table))
 
 
 def test_states_have_their_numbers_in_texts(part):
@@ -98,10 +98,10 @@ def test_states_have_their_numbers_in_texts(part):
         with pytest.raises(UnknownNameError, match=f"there is no state {text} in this part"):
             part.state_number(text)
     assert part.start_name() == "state 4"
-    named = line(states=NAMES).reachable_part()
-    assert named.state_name(0) == "place 1"
-    assert named.state_number("place 7") == named.state_number("7") == 6
-    assert (hf.goal(part, "7") == hf.goal(named, "place 7")).all()
+    named_part = line(states=NAMES).reachable_part()
+    assert named_part.state_name(0) == "place 1"
+    assert named_part.state_number("place 7") == named_part.state_number("7") == 6
+    assert (hf.goal(part, "7") == hf.goal(named_part, "place 7")).all()
     frame = hf.explore(part, episodes=3, progress=False).plan(hf.goal(part, "5")).to_pandas()
     assert sorted(set(frame["state"])) == [f"state {s}" for s in range(1, 8)]
 
@@ -111,13 +111,15 @@ def test_endings_of_a_part():
         6, 1, 2, start=2, support=np.tri(6, k=1)[:, None] * np.tri(6, k=1).T[:, None], terminal=[3, 5]
     )
     part = env_like.reachable_part()
-    whole, found = endings_of(env_like.model, env_like.layout), endings_of(part.model, part.layout)
+    all_endings, endings = endings_of(env_like.model, env_like.layout), endings_of(part.model, part.layout)
     assert part.num_states < 6
     acting = np.flatnonzero(np.asarray(part.space.reachable))
-    assert (found.always == whole.always[part.state_ids]).all()
+    assert (endings.always == all_endings.always[part.state_ids]).all()
     for i in acting:
-        after = whole.after[part.state_ids[i]]
-        assert found.after[i] == (after if after < 0 else np.flatnonzero(part.state_ids == after)[0])
+        successors = all_endings.after[part.state_ids[i]]
+        assert endings.after[i] == (
+            successors if successors < 0 else np.flatnonzero(part.state_ids == successors)[0]
+        )
 
 
 def test_any_law_of_the_noise_bets_against_a_part():

@@ -55,8 +55,10 @@ def test_some_row_is_outside_its_radius_in_at_most_a_share_delta_of_draws(is_fix
         outside += bool((kl > eps).any())
         if (kl <= eps).all():  # a mixture of the estimates is then within the radii of the mixture
             w = rng.dirichlet(np.ones(2))
-            apart = np.abs(np.tensordot(w, P_hat - P, 1)).sum(-1) / 2
-            assert (apart <= sampling(N, is_fixed=is_fixed).misspecification(0.5).radii(3, 2) + 1e-12).all()
+            distances = np.abs(np.tensordot(w, P_hat - P, 1)).sum(-1) / 2
+            assert (
+                distances <= sampling(N, is_fixed=is_fixed).misspecification(0.5).radii(3, 2) + 1e-12
+            ).all()
     assert outside <= 249
 
 
@@ -64,20 +66,20 @@ def test_more_samples_allow_more_and_words_say_how_many_are_needed() -> None:
     floors = [sampling(N).floor() for N in (10, 10**3, 10**5, 10**7)]
     assert floors == sorted(floors, reverse=True)
     assert floors[0] == 1
-    needed = sampling(1).needed(0.1)
-    assert sampling(int(needed)).floor() <= 0.1 < sampling(int(needed) - 1).floor()
+    num_needed = sampling(1).needed(0.1)
+    assert sampling(int(num_needed)).floor() <= 0.1 < sampling(int(num_needed) - 1).floor()
     eps = sampling(10**5).divergence(0.01).max()
     assert sampling(10**5).floor() == pytest.approx(math.sqrt(2 * 4 * eps), abs=1e-12)
-    words = sampling(10**5).summary()
-    assert words.startswith("100,000 samples of each row and simulator: every row is known to within 0.00")
-    assert "no suboptimality bound for every reward below 0.0" in words
+    text = sampling(10**5).summary()
+    assert text.startswith("100,000 samples of each row and simulator: every row is known to within 0.00")
+    assert "no suboptimality bound for every reward below 0.0" in text
     assert "no suboptimality bound for every reward can be certified" in sampling(10).summary()
     assert sampling(10, m=1).summary() == "every row is known: nothing was estimated"
     assert sampling(10, horizon=1).floor() == 0
 
 
 def test_what_is_declared_beside_the_samples_widens_the_radii() -> None:
-    about = hf.Misspecification(tv=0.01, support="anywhere")
-    alone, both = sampling(10**5).misspecification(0.1), sampling(10**5).misspecification(0.1, about)
-    np.testing.assert_allclose(both.radii(3, 2), alone.radii(3, 2) + 0.01, atol=1e-15)
-    assert (alone.support, both.support) == ("successors", "anywhere")
+    declared = hf.Misspecification(tv=0.01, support="anywhere")
+    of_samples, total = sampling(10**5).misspecification(0.1), sampling(10**5).misspecification(0.1, declared)
+    np.testing.assert_allclose(total.radii(3, 2), of_samples.radii(3, 2) + 0.01, atol=1e-15)
+    assert (of_samples.support, total.support) == ("successors", "anywhere")

@@ -12,18 +12,18 @@ RNG = np.random.default_rng(0)
 S, A, H = 4, 2, 4
 P = RNG.dirichlet(np.ones(S), (2, S, A))
 SEEN = np.ones((S, A, 1), int)
-SEEN[1, 0] = 0  # a pair that no simulator was asked at
+SEEN[1, 0] = 0  # a pair without samples
 
 
-def drawn(N: int, seed: int = 0) -> list[np.ndarray]:
+def draw_samples(N: int, seed: int = 0) -> list[np.ndarray]:
     return list(np.random.default_rng(seed).multinomial(N, P))
 
 
 def test_a_function_is_asked_as_often_as_said_at_every_pair() -> None:
-    asked = np.zeros((S, A), int)
+    num_calls = np.zeros((S, A), int)
 
     def ring(s: int, a: int, rng: np.random.Generator) -> int:
-        asked[s, a] += 1
+        num_calls[s, a] += 1
         return (s + 1 + int(rng.integers(2)) * a) % S
 
     def stay(s: int, a: int, rng: np.random.Generator) -> int:
@@ -32,7 +32,7 @@ def test_a_function_is_asked_as_often_as_said_at_every_pair() -> None:
     problem = hf.from_simulators(
         {"ring": ring, "stay": stay}, num_states=S, num_actions=A, samples=30, horizon=H
     )
-    assert (asked == 30).all()
+    assert (num_calls == 30).all()
     assert problem.layout["simulators"] == ["ring", "stay"]
     kernel = problem.model.kernel(problem.model.parameter(np.array([1.0, 0.0]), "ring"))
     table = np.zeros((S, A, S))
@@ -44,15 +44,15 @@ def test_a_function_is_asked_as_often_as_said_at_every_pair() -> None:
 
 
 def test_smoothing_moves_the_estimates_by_what_is_said_and_leaves_nothing_impossible() -> None:
-    counts = [np.where(x < 8, 0, x) for x in drawn(60)]
+    counts = [np.where(x < 8, 0, x) for x in draw_samples(60)]
     problem = hf.from_simulators(counts, horizon=H, smoothing=2.0)
     for i, table in enumerate(counts):
         N = table.sum(-1, keepdims=True)
         literal = (table + 2.0 / S) / (N + 2.0)
         kernel = problem.model.kernel(problem.model.parameter(np.eye(2)[i], "one"))
         np.testing.assert_allclose(kernel.prob, literal, atol=1e-12)
-        moved = np.abs(literal - table / N).sum(-1) / 2
-        assert (moved <= problem.sampling.shift + 1e-12).all()
+        distances = np.abs(literal - table / N).sum(-1) / 2
+        assert (distances <= problem.sampling.shift + 1e-12).all()
     assert not problem.sampling.everywhere
     assert problem.sampling.misspecification(0.1).kl is None  # by total variation, shift included
 
@@ -64,20 +64,22 @@ def truth() -> hf.Problem:
 
 @pytest.fixture
 def runs(truth: hf.Problem) -> dict[int, hf.Run]:
-    """Made anew for each test: a certificate that was asked for in another need not have the same bits."""
-    seen = hf.simulate(truth, np.full((H, S, A), 0.5), episodes=1500, seed=1)
-    known = {N: hf.from_simulators(drawn(N), horizon=H) for N in (10**4, 10**6)}
-    return {N: hf.from_episodes(problem, seen, budget=1500) for N, problem in known.items()}
+    """A new run for each test: a certificate computed in another one need not have the same bits."""
+    episodes = hf.simulate(truth, np.full((H, S, A), 0.5), episodes=1500, seed=1)
+    problems = {N: hf.from_simulators(draw_samples(N), horizon=H) for N in (10**4, 10**6)}
+    return {N: hf.from_episodes(problem, episodes, budget=1500) for N, problem in problems.items()}
 
 
 def test_certificates_pay_for_the_samples_and_hold_in_the_true_system(truth: hf.Problem, runs: dict) -> None:
     """A gap is wrong with probability 1e-6 at most."""
-    plain = hf.certify(truth, hf.simulate(truth, np.full((H, S, A), 0.5), episodes=1500, seed=1), budget=1500)
-    found = {N: run.certificate() for N, run in runs.items()}
-    assert plain.eps < found[10**6].eps < found[10**4].eps < 1
-    assert found[10**4].delta == 0.05
-    assert found[10**4].eps > runs[10**4].problem.sampling.floor()
-    assert "including the errors of the simulators' samples, up to 0.0" in found[10**4].summary()
+    certificate = hf.certify(
+        truth, hf.simulate(truth, np.full((H, S, A), 0.5), episodes=1500, seed=1), budget=1500
+    )
+    certificates = {N: run.certificate() for N, run in runs.items()}
+    assert certificate.eps < certificates[10**6].eps < certificates[10**4].eps < 1
+    assert certificates[10**4].delta == 0.05
+    assert certificates[10**4].eps > runs[10**4].problem.sampling.floor()
+    assert "including the errors of the simulators' samples, up to 0.0" in certificates[10**4].summary()
     for run in runs.values():
         for goal in range(S):
             plan = run.plan(hf.goal(run.problem, goal), delta=1e-6)
@@ -103,7 +105,7 @@ def test_kernels_from_samples_are_stored_and_what_takes_them_for_exact_is_refuse
     run.save(tmp_path / "a")
     assert hf.load(tmp_path / "a").certificate() == run.certificate()
     assert run.check().alternatives == ()
-    for ask, words in (
+    for ask, message in (
         (
             lambda: run.check(alternatives=["table"]),
             "the kernels of this problem were estimated from samples",
@@ -114,7 +116,7 @@ def test_kernels_from_samples_are_stored_and_what_takes_them_for_exact_is_refuse
         (lambda: run.robustness(), "robustness is for kernels that are given"),
         (lambda: run.evaluate(hf.goal(run.problem, 1), np.full((H, S, A), 0.5)), "whose actions are certain"),
     ):
-        with pytest.raises(HorizonfreeError, match=words):
+        with pytest.raises(HorizonfreeError, match=message):
             ask()
 
 
@@ -122,16 +124,16 @@ def test_nothing_calls_a_gap_certified_that_takes_estimates_for_exact(runs: dict
     """Neither the past in a report, which has no counts by blocks, nor the curves of a batch."""
     run = runs[10**4]
     assert [(x.episodes, x.eps) for x in history_of(run, 0.05)] == [(1500, run.certificate().eps)]
-    known = hf.from_simulators(drawn(10**4), horizon=H, weights=[0.3, 0.7])
-    how = {"episodes": 20, "seeds": 1, "checkpoints": [20], "curves": ("eps", "gap")}
-    batch = hf.explore_many(known, "uniform", **how)
+    problem = hf.from_simulators(draw_samples(10**4), horizon=H, weights=[0.3, 0.7])
+    settings = {"episodes": 20, "seeds": 1, "checkpoints": [20], "curves": ("eps", "gap")}
+    batch = hf.explore_many(problem, "uniform", **settings)
     assert np.isnan(batch.curves["eps"]).all()
     assert np.isfinite(batch.curves["gap"]).all()
 
 
 def test_weights_outside_the_simplex_widen_the_radii() -> None:
-    inside = hf.from_simulators(drawn(10**4), horizon=H).sampling
-    outside = hf.from_simulators(drawn(10**4), horizon=H, hull=False).sampling
+    inside = hf.from_simulators(draw_samples(10**4), horizon=H).sampling
+    outside = hf.from_simulators(draw_samples(10**4), horizon=H, hull=False).sampling
     assert outside.size > 1
     ratio = outside.misspecification(0.1).radii(S, A) / inside.misspecification(0.1).radii(S, A)
     np.testing.assert_allclose(ratio, outside.size, rtol=1e-9)
@@ -143,28 +145,28 @@ def test_weights_outside_the_simplex_widen_the_radii() -> None:
 def test_an_environment_is_put_into_every_state_or_followed() -> None:
     lake = gymnasium.make("FrozenLake-v1", desc=["SF", "FG"])
 
-    def place(env: gymnasium.Env, state: int, rng: np.random.Generator) -> None:
+    def set_state(env: gymnasium.Env, state: int, rng: np.random.Generator) -> None:
         env.unwrapped.s = state
 
-    put = hf.from_simulators([lake], horizon=4, samples=20, place=place, seed=1)
+    put = hf.from_simulators([lake], horizon=4, samples=20, place=set_state, seed=1)
     assert put.start == 0
     assert put.sampling.is_fixed
     goal = [3]  # an episode is over there: known, and no samples are needed
     np.testing.assert_array_equal(np.flatnonzero((put.sampling.successors == 1).all(1)), goal)
     assert (put.sampling.samples[:3] == 20).all()
-    followed = hf.from_simulators([lake], horizon=4, samples=20, seed=1)
-    assert not followed.sampling.is_fixed
-    assert followed.sampling.samples.sum() >= 20 * 16 - 4 * 3
+    rolled_out = hf.from_simulators([lake], horizon=4, samples=20, seed=1)
+    assert not rolled_out.sampling.is_fixed
+    assert rolled_out.sampling.samples.sum() >= 20 * 16 - 4 * 3
     exact = hf.from_gymnasium(lake, horizon=4).kernel()
     kernel = put.model.kernel(np.asarray(put.model.valid.center))
     for s in range(3):
         for a in range(4):
-            seen = set(np.asarray(kernel.succ)[s, a][np.asarray(kernel.prob)[s, a] > 0])
-            assert seen <= set(np.asarray(exact.succ)[s, a][np.asarray(exact.prob)[s, a] > 0])
+            successors = set(np.asarray(kernel.succ)[s, a][np.asarray(kernel.prob)[s, a] > 0])
+            assert successors <= set(np.asarray(exact.succ)[s, a][np.asarray(exact.prob)[s, a] > 0])
 
 
-def car(**how) -> gymnasium.Env:
-    return hf.discretize(gymnasium.make("MountainCar-v0", max_episode_steps=10**6), **how)
+def car(**options) -> gymnasium.Env:
+    return hf.discretize(gymnasium.make("MountainCar-v0", max_episode_steps=10**6), **options)
 
 
 def test_cells_are_numbered_and_the_end_is_a_state_of_its_own() -> None:
@@ -189,12 +191,12 @@ def test_simulators_in_cells_are_a_class_for_a_real_car() -> None:
     for env, gravity in zip(cars, (0.002, 0.003)):
         env.unwrapped.gravity = gravity
 
-    def place(env: gymnasium.Env, state: int, rng: np.random.Generator) -> None:
+    def set_state(env: gymnasium.Env, state: int, rng: np.random.Generator) -> None:
         env.unwrapped.state = tuple(env.inside(state, rng))
 
     real = car(bins=[6, 4], repeat=10)
     start = np.bincount([real.cell([x, 0.0]) for x in np.linspace(-0.6, -0.4, 100)], minlength=25) / 100
-    problem = hf.from_simulators(cars, horizon=6, samples=5, place=place, smoothing=0.5, start=start)
+    problem = hf.from_simulators(cars, horizon=6, samples=5, place=set_state, smoothing=0.5, start=start)
     assert (problem.num_states, problem.model.num_unknown) == (25, 1)
     assert "no suboptimality bound for every reward can be certified" in problem.sampling.summary()
     run = hf.explore(real, "uniform", known=problem, episodes=3, progress=False)
@@ -209,13 +211,15 @@ REFUSALS = [
         lambda: hf.from_simulators([np.zeros((2, 2), int)], horizon=3),
         r"shape \(2, 2\); it must be \[S, A, S\]",
     ),
-    (lambda: hf.from_simulators(drawn(9), horizon=3, smoothing=-1), "smoothing is -1"),
+    (lambda: hf.from_simulators(draw_samples(9), horizon=3, smoothing=-1), "smoothing is -1"),
     (
-        lambda: hf.from_simulators(drawn(9), horizon=3, successors=np.zeros((S, A, S))),
+        lambda: hf.from_simulators(draw_samples(9), horizon=3, successors=np.zeros((S, A, S))),
         "which successors excludes",
     ),
     (
-        lambda: hf.from_simulators([x * SEEN for x in drawn(9)], horizon=3, successors=SEEN.repeat(S, 2)),
+        lambda: hf.from_simulators(
+            [x * SEEN for x in draw_samples(9)], horizon=3, successors=SEEN.repeat(S, 2)
+        ),
         r"no state that may follow \(s=1, a=0\)",
     ),
     (lambda: hf.from_simulators([lambda s, a, rng: 9], horizon=3), "num_states is None"),
@@ -244,18 +248,18 @@ REFUSALS = [
 
 
 def test_what_cannot_be_sampled_is_refused(subtests: pytest.Subtests) -> None:
-    for call, words in REFUSALS:
-        with subtests.test(words), pytest.raises(HorizonfreeError, match=words):
+    for call, message in REFUSALS:
+        with subtests.test(message), pytest.raises(HorizonfreeError, match=message):
             call()
 
 
 def test_a_table_of_sampled_kernels_knows_nothing_of_the_samples() -> None:
     """With declared successors it is a table like any other; without, samples do not tell what is impossible."""
     counts = list(np.full((2, 3, 2, 3), 20))
-    declared = hf.from_simulators(
+    problem = hf.from_simulators(
         counts, horizon=3, start=0, weights=[0.5, 0.5], successors=np.ones((3, 2, 3), bool)
     )
-    table = declared.as_tabular()
+    table = problem.as_tabular()
     assert table.sampling is None
     run = hf.from_episodes(table, (np.zeros((1, 4), int), np.zeros((1, 3), int)))
     assert run.certificate().is_vacuous

@@ -46,8 +46,8 @@ def test_numbers_are_elements_and_back(seed):
     space = random_space(np.random.default_rng(seed), depth=3)
     numbering = Numbering(space)
     assert numbering.size == num_elements(space)
-    some = range(0, numbering.size, max(1, numbering.size // 200))
-    for i in some:
+    numbers = range(0, numbering.size, max(1, numbering.size // 200))
+    for i in numbers:
         element = numbering.decode(i)
         assert space.contains(element)
         assert numbering.encode(element) == i
@@ -55,7 +55,7 @@ def test_numbers_are_elements_and_back(seed):
     for _ in range(20):
         sample = space.sample()
         assert data_equivalence(numbering.decode(numbering.encode(sample)), sample)
-    assert len({numbering.name(i) for i in some}) == len(some)
+    assert len({numbering.name(i) for i in numbers}) == len(numbers)
 
 
 def test_names_are_readable():
@@ -137,18 +137,18 @@ def test_two_machines_in_one_line():
 
 
 def test_names_survive_wrappers_that_keep_the_space():
-    wrapped = gymnasium.wrappers.TimeLimit(flatten(Machines()), 4)
-    problem = unknown_table(wrapped)
+    limited = gymnasium.wrappers.TimeLimit(flatten(Machines()), 4)
+    problem = unknown_table(limited)
     assert problem.horizon == 4
     assert problem.state_name(1) == "wear (0, 0), stock 1"
     assert unknown_table(gymnasium.wrappers.TimeLimit(Machines(), 3)).horizon == 3
-    moved = gymnasium.wrappers.TransformObservation(wrapped, lambda s: (s + 1) % 12, Discrete(12))
-    assert unknown_table(moved, 4).state_name(1) == "state 1"
+    shifted = gymnasium.wrappers.TransformObservation(limited, lambda s: (s + 1) % 12, Discrete(12))
+    assert unknown_table(shifted, 4).state_name(1) == "state 1"
     assert flatten(gymnasium.make("FrozenLake-v1")).observation_space == Discrete(16)
     assert not isinstance(flatten(gymnasium.make("FrozenLake-v1")), Flattened)
 
 
-def explored(env, **options):
+def explore(env, **options):
     return hf.explore(env, episodes=2, progress=False, **{"horizon": 8, **options})
 
 
@@ -166,7 +166,7 @@ def explored(env, **options):
 )
 def test_one_line_each(name, cut, options, sizes):
     env = gymnasium.make(name)
-    run = explored(env if cut is None else hf.discretize(env, **cut), **options)
+    run = explore(env if cut is None else hf.discretize(env, **cut), **options)
     assert run.problem.space.sizes == sizes
     assert run.evidence.impossible == 0
     episode = run.plan(np.zeros(sizes[1])).rollout(env if cut is None else hf.discretize(env, **cut))
@@ -175,11 +175,11 @@ def test_one_line_each(name, cut, options, sizes):
 
 
 def test_names_and_grids_of_toy_text_environments():
-    run = explored(gymnasium.make("CliffWalking-v1"))
+    run = explore(gymnasium.make("CliffWalking-v1"))
     assert [run.problem.action_name(a) for a in range(4)] == ["up", "right", "down", "left"]
     assert run.problem.layout["cells"][47].tolist() == [11, 3]
     assert (hf.goal(run.problem, (11, 3)) == hf.goal(run.problem, 47)).all()
-    assert "cells" not in explored(gymnasium.make("FrozenLake-v1"), start="unknown").problem.layout
+    assert "cells" not in explore(gymnasium.make("FrozenLake-v1"), start="unknown").problem.layout
 
 
 def test_discretize_names_cells_and_levels():
@@ -201,7 +201,7 @@ def test_discretize_names_cells_and_levels():
 
 def test_states_by_a_function_without_a_model():
     env = gymnasium.make("MountainCar-v0")
-    run = explored(env, encode=lambda x: int(x[1] > 0) + 2 * int(x[0] > 0), num_states=4)
+    run = explore(env, encode=lambda x: int(x[1] > 0) + 2 * int(x[0] > 0), num_states=4)
     assert run.problem.space.sizes == (8, 4, 3)
     assert run.problem.space.start == 0
     assert run.evidence.counts.sum() == 16
@@ -209,20 +209,20 @@ def test_states_by_a_function_without_a_model():
 
 CAR, LAKE = gymnasium.make("MountainCar-v0"), gymnasium.make("FrozenLake-v1")
 REFUSALS = [
-    (lambda: explored(CAR), r"hf\.discretize\(env, 10\).*--param bins=10.*encode=function, num_states=100"),
+    (lambda: explore(CAR), r"hf\.discretize\(env, 10\).*--param bins=10.*encode=function, num_states=100"),
     (lambda: hf.discretize(gymnasium.make("CartPole-v1"), 3), r"discretize\(env, \[3, \[-1, 0, 1\], 3, \[-1"),
     (lambda: hf.discretize(gymnasium.make("Pendulum-v1"), [3, 3, 3]), r"actions=5"),
     (lambda: hf.discretize(CAR, 3, actions=2), "leave out actions="),
     (lambda: hf.discretize(CAR), "bins is missing"),
     (lambda: hf.discretize(LAKE, 3), r"discretize is for a Box.*hf\.explore\(env"),
-    (lambda: explored(hf.discretize(CAR, 200)), r"possible transitions.*hf\.discretize\(env, 5\)"),
-    (lambda: explored(CAR, encode=len), "num_states=100"),
-    (lambda: explored(LAKE, num_states=3), "num_states= belongs to encode="),
-    (lambda: explored(CAR, encode=lambda x: 0, num_states=2, start="unknown"), "TransformObservation"),
-    (lambda: explored(Machines(Text(3))), "wrap the environment so that it has finitely many"),
-    (lambda: explored(gymnasium.make("CliffWalking-v1"), horizon=None), "horizon=100 .*--param horizon=100"),
-    (lambda: explored(gymnasium.make("Blackjack-v1")), "start='unknown'.*--param start=unknown"),
-    (lambda: explored(hf.make("river-swim")), "horizon= is for an environment"),
+    (lambda: explore(hf.discretize(CAR, 200)), r"possible transitions.*hf\.discretize\(env, 5\)"),
+    (lambda: explore(CAR, encode=len), "num_states=100"),
+    (lambda: explore(LAKE, num_states=3), "num_states= belongs to encode="),
+    (lambda: explore(CAR, encode=lambda x: 0, num_states=2, start="unknown"), "TransformObservation"),
+    (lambda: explore(Machines(Text(3))), "wrap the environment so that it has finitely many"),
+    (lambda: explore(gymnasium.make("CliffWalking-v1"), horizon=None), "horizon=100 .*--param horizon=100"),
+    (lambda: explore(gymnasium.make("Blackjack-v1")), "start='unknown'.*--param start=unknown"),
+    (lambda: explore(hf.make("river-swim")), "horizon= is for an environment"),
     (lambda: hf.explore("zoned-grid", episodes=3), r"hf\.explore\(hf\.make\('zoned-grid'\)"),
     (lambda: hf.explore("zoned-gird", episodes=3), r"hf\.explore\(hf\.make\('zoned-grid'\)"),
     (lambda: hf.explore("gymnasium:Taxi-v4", episodes=3), r"gymnasium\.make\('Taxi-v4'\)"),
@@ -237,10 +237,11 @@ def test_refusals_name_the_line_that_works(number):
 
 
 @pytest.mark.parametrize(
-    ("name", "own"), [("n_episodes", "episodes="), ("verbose", "progress="), ("random_state", "seed=")]
+    ("name", "own_keyword"),
+    [("n_episodes", "episodes="), ("verbose", "progress="), ("random_state", "seed=")],
 )
-def test_keywords_of_other_libraries(name, own):
-    with pytest.raises(UnknownNameError, match=f"no option '{name}'; write {own}"):
+def test_keywords_of_other_libraries(name, own_keyword):
+    with pytest.raises(UnknownNameError, match=f"no option '{name}'; write {own_keyword}"):
         hf.explore(hf.make("river-swim"), **{name: 5})
 
 
@@ -281,7 +282,7 @@ def test_rollouts_of_simulated_problems_and_parts():
     episode = plan.rollout(chain.to_gymnasium(), seed=1)
     assert len(episode.actions) == 8
     assert not episode.terminated
-    again = plan.rollout(chain.to_gymnasium(), seed=1)
-    assert all(np.array_equal(x, y) for x, y in zip(episode, again))
+    repeated = plan.rollout(chain.to_gymnasium(), seed=1)
+    assert all(np.array_equal(x, y) for x, y in zip(episode, repeated))
     with pytest.raises(ShapeError, match="needs Discrete"):
         plan.rollout(LAKE)

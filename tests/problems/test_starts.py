@@ -49,8 +49,8 @@ def test_a_distribution_that_is_sure_of_a_state_is_that_state(build):
     assert (problem.start, problem.space.initial) == (2, None)
     np.testing.assert_array_equal(problem.model.phi, fixed.model.phi)
     policy = np.zeros((H, S), int)
-    mine, theirs = (hf.simulate(x, policy, episodes=50, seed=4) for x in (problem, fixed))
-    np.testing.assert_array_equal(mine.s, theirs.s)
+    from_distribution, from_state = (hf.simulate(x, policy, episodes=50, seed=4) for x in (problem, fixed))
+    np.testing.assert_array_equal(from_distribution.s, from_state.s)
 
 
 def test_only_what_can_be_reached_from_some_start_is_reachable():
@@ -101,9 +101,9 @@ def test_a_start_that_was_chosen_is_in_the_recipe_of_an_environment(tmp_path):
     np.testing.assert_array_equal(problem.start, rho)
     assert problem.recipe["parameters"]["start"] == rho.tolist()
     run = hf.explore(problem, "uniform", episodes=3, out=tmp_path / "a")
-    back = hf.load(tmp_path / "a").problem
-    assert back.recipe == problem.recipe
-    np.testing.assert_array_equal(back.start, rho)
+    loaded = hf.load(tmp_path / "a").problem
+    assert loaded.recipe == problem.recipe
+    np.testing.assert_array_equal(loaded.start, rho)
     assert run.evidence.visits[[0, 4]].sum() >= 3
 
 

@@ -7,7 +7,7 @@ import horizonfree as hf
 from horizonfree.errors import ShapeError, SimulationError
 from horizonfree.models.tabular.model import TabularModel
 from horizonfree.problems.classes import Tabular
-from tests.models.tabular.worlds import random_table
+from tests.models.tabular.cases import random_table
 
 P = random_table(np.random.default_rng(0), 5, 2, 2)
 
@@ -50,21 +50,21 @@ def test_a_mixture_as_a_tabular_mdp_is_the_same_system(name, support):
 def test_states_that_are_never_left_stay_terminal():
     absorbing = P.copy()
     absorbing[2] = np.eye(5)[2]
-    given = Tabular.from_table(absorbing, horizon=3, support="given")
-    assert 2 not in given.as_tabular().model.pairs[:, 0]
+    problem = Tabular.from_table(absorbing, horizon=3, support="given")
+    assert 2 not in problem.as_tabular().model.pairs[:, 0]
 
 
 @pytest.mark.parametrize("support", [None, np.eye(3, dtype=bool)[:, None].repeat(2, 1) | (np.arange(3) == 2)])
 def test_an_unknown_start_is_a_state_more(support):
     """From it any of the others follows, nothing leads to it, and it takes a step of its own."""
-    plain, drawn = (Tabular(3, 2, 4, start=start, support=support) for start in (0, "unknown"))
-    assert drawn.space.sizes == (5, 4, 2)
-    assert drawn.space.start == 3
-    possible = {x: x.space.kernel(np.asarray(x.space.support, float)).dense() > 0 for x in (plain, drawn)}
-    np.testing.assert_array_equal(possible[drawn][:3, :, :3], possible[plain])
-    assert possible[drawn][3, :, :3].all()
-    assert not possible[drawn][:, :, 3].any()
-    pairs = {x: {tuple(pair) for pair in np.asarray(x.model.pairs).tolist()} for x in (plain, drawn)}
-    assert pairs[drawn] >= pairs[plain] | {(3, 0), (3, 1)}
+    fixed, unknown = (Tabular(3, 2, 4, start=start, support=support) for start in (0, "unknown"))
+    assert unknown.space.sizes == (5, 4, 2)
+    assert unknown.space.start == 3
+    possible = {x: x.space.kernel(np.asarray(x.space.support, float)).dense() > 0 for x in (fixed, unknown)}
+    np.testing.assert_array_equal(possible[unknown][:3, :, :3], possible[fixed])
+    assert possible[unknown][3, :, :3].all()
+    assert not possible[unknown][:, :, 3].any()
+    pairs = {x: {tuple(pair) for pair in np.asarray(x.model.pairs).tolist()} for x in (fixed, unknown)}
+    assert pairs[unknown] >= pairs[fixed] | {(3, 0), (3, 1)}
     with pytest.raises(ShapeError, match="horizon is 0"):
         Tabular(3, 2, 0, start="unknown")

@@ -32,13 +32,13 @@ class Truth(NamedTuple):
     is_slot: np.ndarray  # S A n
     prob: np.ndarray  # S A n
 
-    def at(self, x):
+    def tilted_by(self, x):
         """Slots' entries of an array [..., R] over rows; 0 at the slots of no row."""
         return np.concatenate([x, np.zeros_like(x[..., :1])], axis=-1)[..., self.valid.row_of]
 
 
-class Seen(NamedTuple):
-    """What has been seen before a block of one run: predictors of all blocks so far and of this one, and evidence."""
+class Past(NamedTuple):
+    """The data of one run before a block: the predictors of the blocks so far and of this one, and the evidence."""
 
     share: float  # of all episodes
     predicted: np.ndarray  # T + 1, R
@@ -58,42 +58,47 @@ def best_laws(prob, f, is_slot, zeta):
     best = np.where(is_slot, f, -np.inf).argmax(-1)[..., None]
     order = np.argsort(np.where(is_slot, f, np.inf), axis=-1)
     mass = np.take_along_axis(prob, order, -1)
-    taken = np.clip(zeta - (np.cumsum(mass, -1) - mass), 0.0, mass)
+    shift = np.clip(zeta - (np.cumsum(mass, -1) - mass), 0.0, mass)
     Q = np.zeros_like(prob)
-    np.put_along_axis(Q, order, mass - taken, -1)
-    np.put_along_axis(Q, best, np.take_along_axis(Q, best, -1) + taken.sum(-1, keepdims=True), -1)
+    np.put_along_axis(Q, order, mass - shift, -1)
+    np.put_along_axis(Q, best, np.take_along_axis(Q, best, -1) + shift.sum(-1, keepdims=True), -1)
     return Q
 
 
-def _from_likely(known, zeta, sign=1):
-    return best_laws(known.prob, -sign * np.where(known.prob > 0, known.prob, sign), known.is_slot, zeta)
+def _from_likely(true, zeta, sign=1):
+    return best_laws(
+        true.prob,
+        -sign * np.where(true.prob > 0, true.prob, sign),
+        true.is_slot,
+        zeta,
+    )
 
 
-def tilt(known, zeta, seen):
+def tilt(true, zeta, past):
     """The laws with the largest mean of the factor of the bets, P_t/P: with its divisor this mean is exactly 1."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        rho = np.where(known.p > 0, seen.predicted[-1] / known.p, 1e300)
-    return best_laws(known.prob, known.at(rho), known.is_slot, zeta)
+        rho = np.where(true.p > 0, past.predicted[-1] / true.p, 1e300)
+    return best_laws(true.prob, true.tilted_by(rho), true.is_slot, zeta)
 
 
-def push(known, zeta, seen):
+def push(true, zeta, past):
     """The laws with the largest mean of the factor of the half-space that theta_star is nearest to leaving."""
-    b, T = first_blocks(seen.evidence)[-1], len(seen.predicted) - 1
+    b, T = first_blocks(past.evidence)[-1], len(past.predicted) - 1
     if b >= T:
-        return known.prob
-    v, score = scores(known, seen.evidence.record, seen.predicted[:T], zeta, b, SPACES)
+        return true.prob
+    v, score = scores(true, past.evidence.record, past.predicted[:T], zeta, b, SPACES)
     k = int(score[-1].argmax())
-    g = np.clip(v[k] @ known.z.T / seen.predicted[T], -1, 1)
-    return best_laws(known.prob, known.at(g), known.is_slot, zeta)
+    g = np.clip(v[k] @ true.z.T / past.predicted[T], -1, 1)
+    return best_laws(true.prob, true.tilted_by(g), true.is_slot, zeta)
 
 
 ADVERSARIES = {
-    "none": lambda known, zeta, seen: known.prob,
-    "bias": lambda known, zeta, seen: _from_likely(known, zeta),
-    "flip": lambda known, zeta, seen: _from_likely(known, zeta, 1 if seen.share < 0.5 else -1),
-    "drift": lambda known, zeta, seen: _from_likely(known, zeta * seen.share),
-    "random": lambda known, zeta, seen: best_laws(
-        known.prob, np.random.default_rng(1).normal(size=known.prob.shape), known.is_slot, zeta
+    "none": lambda true, zeta, past: true.prob,
+    "bias": lambda true, zeta, past: _from_likely(true, zeta),
+    "flip": lambda true, zeta, past: _from_likely(true, zeta, 1 if past.share < 0.5 else -1),
+    "drift": lambda true, zeta, past: _from_likely(true, zeta * past.share),
+    "random": lambda true, zeta, past: best_laws(
+        true.prob, np.random.default_rng(1).normal(size=true.prob.shape), true.is_slot, zeta
     ),
     "tilt": tilt,
     "push": push,
@@ -101,19 +106,19 @@ ADVERSARIES = {
 
 
 @eqx.filter_jit
-def _advanced(model, keys, evidence, prob, begin, end):
+def _advanced(model, keys, evidence, prob, start, end):
     S, A, _ = model.space.succ.shape
     policy = jnp.full((model.space.horizon, S, A), 1.0 / A)
 
-    def one(key, evidence, prob):
+    def advance(key, evidence, prob):
         sampler = Sampler.of(model.space.kernel(prob))
 
         def step(k, evidence):
             return model.update(evidence, sampler.episode(jax.random.fold_in(key, k), policy, model.space))
 
-        return jax.lax.fori_loop(begin, end, step, evidence)
+        return jax.lax.fori_loop(start, end, step, evidence)
 
-    return jax.vmap(one)(keys, evidence, prob)
+    return jax.vmap(advance)(keys, evidence, prob)
 
 
 def predictions(valid, thetas):
@@ -122,50 +127,54 @@ def predictions(valid, thetas):
     return np.where(p > 0, p, 1.0)
 
 
-def learned(model, keys, evidence, prob, begin, end):
+def learn_block(model, keys, evidence, prob, start, end):
     """Evidence after a block: all of it, compiled at once, as there are many blocks."""
-    return to_numpy(_advanced(model, keys, evidence, prob, np.int32(begin), np.int32(end)))
+    return to_numpy(_advanced(model, keys, evidence, prob, np.int32(start), np.int32(end)))
 
 
-def counted(model, keys, evidence, prob, begin, end):
+def count_block(model, keys, evidence, prob, start, end):
     """What sets of frequencies read of it, and predictors of blocks: counts. To learn bets takes far longer."""
-    rng, space, row_of = np.random.default_rng(begin), to_numpy(model.space), np.asarray(model.valid.row_of)
-    counts, kept = evidence.counts.copy(), jax.tree.map(np.copy, evidence.record)
-    block, run = np.searchsorted(STARTS, begin), np.arange(len(prob))[:, None]
-    s, cumulative = np.full((len(prob), end - begin), space.start), prob.cumsum(-1)
+    rng, space, row_index = (
+        np.random.default_rng(start),
+        to_numpy(model.space),
+        np.asarray(model.valid.row_of),
+    )
+    counts, record = evidence.counts.copy(), jax.tree.map(np.copy, evidence.record)
+    block, run = np.searchsorted(STARTS, start), np.arange(len(prob))[:, None]
+    s, cumulative = np.full((len(prob), end - start), space.start), prob.cumsum(-1)
     for _ in range(space.horizon):
         a = rng.integers(space.num_actions, size=s.shape)
         up_to = cumulative[run, s, a]
         j = (rng.random(s.shape)[..., None] * up_to[..., -1:] >= up_to).sum(-1)
         np.add.at(counts, (run, s, a, j), 1)
-        np.add.at(kept.rows, (run, block, row_of[s, a, j]), 1)
-        np.add.at(kept.visits, (run, block, s, a), 1)
+        np.add.at(record.rows, (run, block, row_index[s, a, j]), 1)
+        np.add.at(record.visits, (run, block, s, a), 1)
         s = space.succ[s, a, j]
-    return eqx.tree_at(lambda x: (x.counts, x.record), evidence, (counts, kept))
+    return eqx.tree_at(lambda x: (x.counts, x.record), evidence, (counts, record))
 
 
-def explored(problem, adversary, zeta, episodes, seeds, after=learned):
+def explore(problem, adversary, zeta, episodes, seeds, update=learn_block):
     """Evidence after each block [T] of runs against an adversary, one per seed; and predictors [seeds, T, R]."""
-    known, valid, history, predicted = truth(problem), problem.model.valid, [], []
+    true, valid, history, predicted = truth(problem), problem.model.valid, [], []
     bounds = np.append(STARTS[STARTS < episodes], episodes)
     with scope():
         model = to_device(problem.model)
         first = to_numpy(model.init_evidence(ladder(episodes), has_history=True))
-        now = jax.tree.map(lambda x: np.broadcast_to(x, (len(seeds), *np.shape(x))), first)
+        current = jax.tree.map(lambda x: np.broadcast_to(x, (len(seeds), *np.shape(x))), first)
         keys = jax.vmap(jax.random.key)(jnp.asarray(seeds))
         thetas = [np.tile(valid.center, (2, 1))] * len(seeds)
-        for b, (begin, end) in enumerate(pairwise(bounds)):
+        for b, (start, end) in enumerate(pairwise(bounds)):
             # as evidence.predictors, which would begin with the first block each time
-            before = np.asarray(now.record.rows)[:, :b].sum(1)
-            thetas = [likelihood.predict(valid, *x) for x in zip(before, thetas, strict=True)]
+            rows_before = np.asarray(current.record.rows)[:, :b].sum(1)
+            thetas = [likelihood.predict(valid, *x) for x in zip(rows_before, thetas, strict=True)]
             predicted.append(predictions(valid, np.stack([x[1] for x in thetas])))
             so_far = np.stack(predicted, axis=1)
             laws = [
-                adversary(known, zeta, Seen(begin / episodes, so_far[i], small.pick(now, i)))
+                adversary(true, zeta, Past(start / episodes, so_far[i], small.pick(current, i)))
                 for i in range(len(seeds))
             ]
-            now = after(model, keys, now, np.stack(laws), begin, end)
-            history.append(now)
+            current = update(model, keys, current, np.stack(laws), start, end)
+            history.append(current)
         return history, so_far
 
 
@@ -174,32 +183,34 @@ def first_blocks(evidence):
     return np.minimum(np.searchsorted(STARTS, evidence.starts), BLOCKS - 1)
 
 
-def scores(known, kept, predicted, zeta, b, delta):
+def scores(true, record, predicted, zeta, b, delta):
     """Directions [K, q] of a bet from block b on, and sums of g - log u(y_star) [T - b, K] at the end of each block."""
-    z, is_slot = known.z, known.is_slot
-    alike = frequencies.kinds_of(known.valid, np.full(is_slot.shape[:2], zeta))
-    v = half_spaces.directions(z, predicted[b], kept.rows[:b].sum(0), alike.rows.size, delta)
+    z, is_slot = true.z, true.is_slot
+    kinds = frequencies.kinds_of(true.valid, np.full(is_slot.shape[:2], zeta))
+    v = half_spaces.directions(z, predicted[b], record.rows[:b].sum(0), kinds.rows.size, delta)
     g = np.clip(v @ z.T / predicted[b:, None], -1, 1)  # T K R
-    e = np.exp(known.at(g))  # T K S A n
-    most = np.where(is_slot, e, -np.inf).max(-1)
+    e = np.exp(true.tilted_by(g))  # T K S A n
+    largest = np.where(is_slot, e, -np.inf).max(-1)
     least = np.where(is_slot, e, np.inf).min(-1)
-    log_u = np.log((e * known.prob).sum(-1) + zeta * (most - least))
+    log_u = np.log((e * true.prob).sum(-1) + zeta * (largest - least))
     T = len(predicted)
-    gain = np.einsum("tkr,tr->tk", g, kept.rows[b:T]) - np.einsum("tksa,tsa->tk", log_u, kept.visits[b:T])
+    gain = np.einsum("tkr,tr->tk", g, record.rows[b:T]) - np.einsum("tksa,tsa->tk", log_u, record.visits[b:T])
     return v, np.cumsum(gain, axis=0)
 
 
-def leaves_bets(known, last, predicted, zeta, delta):
+def leaves_bets(true, last, predicted, zeta, delta):
     """Whether theta_star was ever outside the set of Theorem R1; without a price where zeta = 0."""
     T = len(predicted)
     rows, visits = last.record.rows[:T], last.record.visits[:T]
     with np.errstate(divide="ignore", invalid="ignore"):
-        rho = predicted / known.p
-        at = known.at(rho)
-        span = np.where(known.is_slot, at, -np.inf).max(-1) - np.where(known.is_slot, at, np.inf).min(-1)
-        paid = np.where((visits > 0) & (zeta > 0), visits * np.log1p(zeta * span), 0.0).sum((1, 2))
-        won = np.where(rows > 0, rows * np.log(rho), 0.0).sum(1)
-    gain = np.where(np.isinf(paid), -np.inf, won - np.where(np.isinf(paid), 0.0, paid))
+        rho = predicted / true.p
+        tilted_rows = true.tilted_by(rho)
+        span = np.where(true.is_slot, tilted_rows, -np.inf).max(-1) - np.where(
+            true.is_slot, tilted_rows, np.inf
+        ).min(-1)
+        cost = np.where((visits > 0) & (zeta > 0), visits * np.log1p(zeta * span), 0.0).sum((1, 2))
+        log_gain = np.where(rows > 0, rows * np.log(rho), 0.0).sum(1)
+    gain = np.where(np.isinf(cost), -np.inf, log_gain - np.where(np.isinf(cost), 0.0, cost))
     return any(
         np.cumsum(gain[b:]).max() > -np.log(BETS * delta * w)
         for b, w in zip(first_blocks(last), last.weights)
@@ -207,29 +218,29 @@ def leaves_bets(known, last, predicted, zeta, delta):
     )
 
 
-def intervals_of_rows(known, history, zeta, delta):
+def intervals_of_rows(true, history, zeta, delta):
     """What Theorem R2 says of the frequencies of rows, from a run's evidence after each block."""
-    alike = frequencies.kinds_of(known.valid, np.full(known.is_slot.shape[:2], zeta))
+    kinds = frequencies.kinds_of(true.valid, np.full(true.is_slot.shape[:2], zeta))
     return [
-        frequencies.frequencies(alike, known.valid.row_of, x.counts, x.visits, ROWS * delta) for x in history
+        frequencies.frequencies(kinds, true.valid.row_of, x.counts, x.visits, ROWS * delta) for x in history
     ]
 
 
-def leaves_rows(known, intervals, zeta):
+def leaves_rows(true, intervals, zeta):
     """Whether theta_star was ever outside the set of Theorem R2."""
-    for found in intervals:
-        pi = found.times * known.p[found.row]
-        if ((pi < found.low - zeta) | (pi > found.high + zeta)).any():
+    for interval in intervals:
+        pi = interval.times * true.p[interval.row]
+        if ((pi < interval.low - zeta) | (pi > interval.high + zeta)).any():
             return True
     return False
 
 
-def leaves_spaces(known, last, predicted, zeta, delta):
+def leaves_spaces(true, last, predicted, zeta, delta):
     """Whether theta_star was ever outside a half-space of Theorem R3."""
     for b, w in zip(first_blocks(last), last.weights):
         share = SPACES * delta * w
         if b < len(predicted) and last.record.rows[:b].any():
-            v, score = scores(known, last.record, predicted, zeta, b, share)
+            v, score = scores(true, last.record, predicted, zeta, b, share)
             if score.max() > np.log(len(v) / share):
                 return True
     return False

@@ -33,10 +33,10 @@ def visits(P, policy, start):
     d, mass = np.zeros((H, S, A)), np.zeros(S)
     mass[start] = 1.0
     for h in range(H):
-        after = np.zeros(S)
+        following = np.zeros(S)
         for s in range(S):
             for a in range(A):
                 d[h, s, a] = mass[s] * policy[h, s, a]
-                after += d[h, s, a] * P[s, a]
-        mass = after
+                following += d[h, s, a] * P[s, a]
+        mass = following
     return d

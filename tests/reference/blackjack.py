@@ -36,7 +36,7 @@ def hands() -> Iterator[tuple[int, int, int]]:
                 yield total, dealer, 1
 
 
-def after(total: int, ace: int, card: int) -> tuple[int, int]:
+def add_card(total: int, ace: int, card: int) -> tuple[int, int]:
     """Sum and usable ace with one more card."""
     hard, has_ace = total - 10 * ace + card, ace or card == 1
     return (hard + 10, 1) if has_ace and hard + 10 <= LAST else (hard, 0)
@@ -47,7 +47,7 @@ def start() -> np.ndarray:
     rho = np.zeros(STATES)
     for first in range(1, 11):
         for second in range(1, 11):
-            total, ace = after(*after(0, 0, first), second)
+            total, ace = add_card(*add_card(0, 0, first), second)
             for dealer in range(1, 11):
                 rho[number(total, dealer, ace)] += CARDS[[first - 1, second - 1, dealer - 1]].prod()
     return rho
@@ -57,21 +57,21 @@ def blackjack(weights: np.ndarray | None = None, horizon: int = HORIZON) -> Prob
     """The class; weights: the probabilities of the cards, to simulate it. Numbers that are no hand end the game."""
     kernels = []
     for card in range(1, 11):
-        to = np.full((STATES, 2), END)
+        successors = np.full((STATES, 2), END)
         for total, dealer, ace in hands():
-            then, usable = after(total, ace, card)
-            to[number(total, dealer, ace), HIT] = number(then, dealer, usable)
+            next_total, usable = add_card(total, ace, card)
+            successors[number(total, dealer, ace), HIT] = number(next_total, dealer, usable)
         rows = np.arange(STATES * 2)
-        kernels.append(sp.csr_array((np.ones(len(rows)), (rows, to.ravel())), (STATES * 2, STATES)))
+        kernels.append(sp.csr_array((np.ones(len(rows)), (rows, successors.ravel())), (STATES * 2, STATES)))
     return Mixture.from_kernels(kernels, horizon=horizon, start=start(), weights=weights, name="blackjack")
 
 
 class Ended(gymnasium.Wrapper):
     """Says in the observation whether the game is over: after sticking, the environment shows the hand as before."""
 
-    def reset(self, **how):
+    def reset(self, **options):
         """A new game."""
-        observation, info = self.env.reset(**how)
+        observation, info = self.env.reset(**options)
         return (*observation, False), info
 
     def step(self, action):

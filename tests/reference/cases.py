@@ -15,7 +15,7 @@ PROBLEMS = small.PROBLEMS | {"drawn start": lambda: small.slips(start=START)}
 
 
 class Later(Sequence):
-    """What a function says of every seed, once somebody asks."""
+    """The results of a function of the seed, computed when first needed."""
 
     def __init__(self, said, seeds):
         self.said, self.seeds = cache(said), range(seeds)
@@ -27,7 +27,7 @@ class Later(Sequence):
         return self.said(self.seeds[i])
 
 
-def confidence_of(model, evidence, delta):
+def make_confidence(model, evidence, delta):
     return model.confidence(evidence, delta)
 
 
@@ -37,11 +37,11 @@ class Case:
     def __init__(self, problem, episodes=EPISODES, seeds=SEEDS, delta=DELTA):
         self.problem, self.model, self.space = problem, problem.model, problem.space
         self.valid, self.start = self.model.valid, problem.start
-        self.evidence = Later(lambda seed: self._gathered(seed, episodes), seeds)
-        self.confidences = Later(lambda seed: confidence_of(self.model, self.evidence[seed], delta), seeds)
+        self.evidence = Later(lambda seed: self._gather(seed, episodes), seeds)
+        self.confidences = Later(lambda seed: make_confidence(self.model, self.evidence[seed], delta), seeds)
         self.P_star = problem.kernel().dense()
 
-    def _gathered(self, seed, episodes):
+    def _gather(self, seed, episodes):
         return small.pick(small.gather(self.problem, episodes, [seed]), 0)
 
     def counts(self, i):
@@ -56,28 +56,28 @@ class Case:
         """The function L(theta) - Lq - log(1/(delta w)) of parameters [n, d], on the free rows; the others cancel."""
         counts = self.counts(i)
         free, fixed = (is_one & (counts > 0) for is_one in (self.valid.free, ~self.valid.free))
-        rows, seen = self.valid.rows[free], counts[free]
-        known = counts[fixed] @ np.log(self.valid.rows[fixed] @ self.valid.center) + self.level(i)
+        rows, free_counts = self.valid.rows[free], counts[free]
+        fixed_loss = counts[fixed] @ np.log(self.valid.rows[fixed] @ self.valid.center) + self.level(i)
 
         def excess(thetas):
             p = thetas @ rows.T
-            loss = -np.log(np.maximum(p, 1e-300)) @ seen
-            return np.where((p > 0).all(-1), loss - known, np.inf)
+            loss = -np.log(np.maximum(p, 1e-300)) @ free_counts
+            return np.where((p > 0).all(-1), loss - fixed_loss, np.inf)
 
         return excess
 
     def points_of_U(self, i, rng, count):
         """Parameters of U: on the way from theta_hat to random points of Theta, half of them on the boundary of U."""
         theta_hat, excess = np.asarray(self.confidences[i].theta), self.excess(i)
-        way = small.inside(self.valid, rng, count) - theta_hat
+        directions = small.inside(self.valid, rng, count) - theta_hat
         inside, outside = np.zeros((count, 1)), np.ones((count, 1))
         for _ in range(50):
             middle = (inside + outside) / 2
-            is_in = excess(theta_hat + middle * way)[:, None] <= 0
+            is_in = excess(theta_hat + middle * directions)[:, None] <= 0
             inside, outside = np.where(is_in, middle, inside), np.where(is_in, outside, middle)
-        inside[excess(theta_hat + way) <= 0] = 1.0
+        inside[excess(theta_hat + directions) <= 0] = 1.0
         inside[::2, 0] *= rng.uniform(size=len(inside[::2]))
-        return [*(theta_hat + inside * way)]
+        return [*(theta_hat + inside * directions)]
 
     def kernel(self, theta):
         return self.model.kernel(theta).dense()
@@ -103,7 +103,7 @@ class Case:
 
 
 @cache
-def case_of(name):
+def make_case(name):
     """The case of a problem by name, once for all files of tests."""
     return Case(PROBLEMS[name]())
 

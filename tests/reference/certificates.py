@@ -101,7 +101,7 @@ def tangent(p, z, reward, policy, start):
     return float(D @ distribution(start, S))
 
 
-def adversary(P_hat, P_star, support, policy, rival, start):
+def adversary(P_hat, P_star, support, policy, rival_policy, start):
     """The reward (total <= 1 on every possible trajectory) whose plan under P_hat is `policy`, worst under P_star.
 
     A linear programme: max V_star(rival) - V_star(policy) over r >= 0, V_h(s) = the policy's values under P_hat with
@@ -121,12 +121,12 @@ def adversary(P_hat, P_star, support, policy, rival, start):
 
     size = num_r + 2 * num_V
     objective = np.zeros(size)
-    for chosen, sign in ((rival, 1.0), (policy, -1.0)):
+    for policy_of_sign, sign in ((rival_policy, 1.0), (policy, -1.0)):
         mass = distribution(start, S)
         for h in range(H):
             for s in range(S):
-                objective[r(h, s, chosen[h, s])] += sign * mass[s]
-            mass = mass @ P_star[np.arange(S), chosen[h]]
+                objective[r(h, s, policy_of_sign[h, s])] += sign * mass[s]
+            mass = mass @ P_star[np.arange(S), policy_of_sign[h]]
     upper, equal = [], []
     for h in range(H):
         for s in range(S):
@@ -147,7 +147,7 @@ def adversary(P_hat, P_star, support, policy, rival, start):
             bounds[V(h, s)] = bounds[T(h, s)] = (0.0, None)
     for s in np.flatnonzero(distribution(start, S)):
         bounds[T(0, s)] = (0.0, 1.0)
-    found = linprog(
+    solution = linprog(
         -objective,
         np.array(upper),
         np.zeros(len(upper)),
@@ -155,14 +155,14 @@ def adversary(P_hat, P_star, support, policy, rival, start):
         np.zeros(len(equal)),
         bounds=bounds,
     )
-    return found.x[:num_r].reshape(H, S, A)
+    return solution.x[:num_r].reshape(H, S, A)
 
 
 def worst_reward(P_hat, P_star, support, reward, start, rounds=3):
     """Alternate the adversary with the true optimum, from the plan of a first reward: reward, plan, its true gap."""
     policy = optimal(P_hat, reward)[0]
-    rival = optimal(P_star, reward)[0]
+    rival_policy = optimal(P_star, reward)[0]
     for _ in range(rounds):
-        reward = adversary(P_hat, P_star, support, policy, rival, start)
-        rival = optimal(P_star, reward)[0]
+        reward = adversary(P_hat, P_star, support, policy, rival_policy, start)
+        rival_policy = optimal(P_star, reward)[0]
     return reward, policy, regret(P_star, reward, policy, start)

@@ -23,11 +23,11 @@ def eps_angle(D1, D2):
     return np.sin(alpha) if alpha < np.pi / 2 else 1.0
 
 
-def do_the_same(space, row_of, R, s, a, b):
+def do_the_same(space, row_index, R, s, a, b):
     """Whether two actions have the same successors with the same rows."""
 
     def slots(action):
-        return sorted((int(t), int(r)) for t, r in zip(space.succ[s, action], row_of[s, action]) if r < R)
+        return sorted((int(t), int(r)) for t, r in zip(space.succ[s, action], row_index[s, action]) if r < R)
 
     return slots(a) == slots(b)
 
@@ -42,7 +42,7 @@ def largest_loss(case, i):
     h2 = hellinger(case, i)
     kappa, hit, D, G = (np.zeros(S) for _ in range(4))
     for _ in range(H - 1):
-        now = np.zeros((4, S))
+        losses = np.zeros((4, S))
         for s in range(S):
             if not space.reachable[s]:
                 continue
@@ -56,9 +56,9 @@ def largest_loss(case, i):
             for a, b in combinations(range(A), 2):
                 if not do_the_same(space, valid.row_of, R, s, a, b):
                     pair = max(pair, min(eps_kl(c[a] + c[b], k[a], k[b]), eps_angle(d[a], d[b])))
-            anyway = min(eps_kl(2 * c.max(), k.max(), k.max()), eps_angle(d.max(), d.max()))
-            now[:, s] = k.max(), c.max(), d.max(), min(anyway, max(pair, agree.max()))
-        kappa, hit, D, G = now
+            without_choice = min(eps_kl(2 * c.max(), k.max(), k.max()), eps_angle(d.max(), d.max()))
+            losses[:, s] = k.max(), c.max(), d.max(), min(without_choice, max(pair, agree.max()))
+        kappa, hit, D, G = losses
     return float(G @ distribution(case.start, S))
 
 
@@ -73,19 +73,19 @@ def hellinger(case, i):
 
     for s in range(S):
         for a in range(A):
-            M, alone = np.zeros((ball.z.shape[1],) * 2), 0.0
+            M, single = np.zeros((ball.z.shape[1],) * 2), 0.0
             for r in valid.row_of[s, a]:
                 if r == len(valid.rows) or not valid.free[r] or not case.space.reachable[s]:
                     continue
                 below = min(1.0, ball.below[r])
                 k = 1 / (2 * (1 + np.sqrt(1 - below)) ** 2)
-                own = ball.p[r] * max(eta(ball.above[r]), eta(-below))
+                row_bound = ball.p[r] * max(eta(ball.above[r]), eta(-below))
                 square = k / ball.p[r] * (ball.z[r] ** 2).sum()
-                if own < 0.95 * square:
-                    alone += own
+                if row_bound < 0.95 * square:
+                    single += row_bound
                 else:
                     M += k / ball.p[r] * np.outer(ball.z[r], ball.z[r])
-            bound[s, a] = min(1.0, alone + (np.linalg.eigvalsh(M).max() if len(M) else 0.0))
+            bound[s, a] = min(1.0, single + (np.linalg.eigvalsh(M).max() if len(M) else 0.0))
     return bound
 
 
@@ -109,16 +109,16 @@ def context(m=4, horizon=4):
 
 
 def gate(horizon=4):
-    """A context nobody influences, then a choice between a safe action and one with an unknown outcome.
+    """A context that no action influences, then a choice between a safe action and one with an unknown outcome.
 
     States: 0 start, 1 and 2 contexts, 3 win, 4 lose. Kernels mix the odds of the context and of the risky arm.
     """
     kernels = np.zeros((4, 5, 2, 5))
     for i in range(4):
-        odds, luck = (0.2, 0.8)[i % 2], (0.3, 0.7)[i // 2]
+        odds, success = (0.2, 0.8)[i % 2], (0.3, 0.7)[i // 2]
         kernels[i, 0, :, 1], kernels[i, 0, :, 2] = odds, 1 - odds
         for s in (1, 2):
             kernels[i, s, 0, s] = 1.0
-            kernels[i, s, 1, 3], kernels[i, s, 1, 4] = luck, 1 - luck
+            kernels[i, s, 1, 3], kernels[i, s, 1, 4] = success, 1 - success
         kernels[i, 3, :, 3] = kernels[i, 4, :, 4] = 1.0
     return Mixture.from_kernels(kernels, horizon=horizon, weights=[0.4, 0.3, 0.2, 0.1])

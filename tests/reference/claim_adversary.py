@@ -25,30 +25,30 @@ class System(NamedTuple):
     root: np.ndarray
 
 
-def drawn(rng, d, S, A, successors):
-    """A random system; each pair has so many successors."""
+def random_system(rng, d, S, A, successors):
+    """A random system; each pair has `successors` successors."""
     kernels = np.zeros((d, S, A, S))
     for s in range(S):
         for a in range(A):
-            to = rng.choice(S, successors, replace=False)
-            kernels[:, s, a, to] = rng.dirichlet(np.full(successors, 0.4), d)
+            targets = rng.choice(S, successors, replace=False)
+            kernels[:, s, a, targets] = rng.dirichlet(np.full(successors, 0.4), d)
     root = 10 ** rng.uniform(0.5, 2.5) * rng.normal(size=(d, d)) * 10 ** rng.uniform(-1, 1, d)
     return System(kernels, rng.dirichlet(np.ones(d) * 2), root)
 
 
-def fork(rng, d, S, A, successors):
+def fork_system(rng, d, S, A, successors):
     """As `drawn`, but at the start two actions lead to either of two states, in opposite ways."""
-    kernels, weights, root = drawn(rng, d, S, A, successors)
-    one, other = np.eye(S)[1], np.eye(S)[2]
+    kernels, weights, root = random_system(rng, d, S, A, successors)
+    good_row, bad_row = np.eye(S)[1], np.eye(S)[2]
     share = rng.random(d)[:, None]
-    kernels[:, 0, 0] = share * one + (1 - share) * other
-    kernels[:, 0, 1] = (1 - share) * one + share * other
+    kernels[:, 0, 0] = share * good_row + (1 - share) * bad_row
+    kernels[:, 0, 1] = (1 - share) * good_row + share * bad_row
     if rng.random() < 0.5:
         kernels[:, 1:3] = np.eye(S)[1:3, None]
     return System(kernels, weights, root)
 
 
-def changed(rng, system, size):
+def perturb(rng, system, size):
     """Near another one."""
     kernels, weights, root = system
     if rng.random() < 0.7:
@@ -78,8 +78,8 @@ def bound(system, horizon, claimed=four_T):
     to_theta = np.array(unit).T
     Sigma = root @ root.T + 1e-6 * np.eye(d) + 1e4 * np.abs(root).max() ** 2
     inv = to_theta @ np.linalg.inv(Sigma) @ to_theta.T  # the norm of a change of weights is that of Sigma
-    prepared = oracle.prepare(*to_device((problem.model, problem.truth, inv, inv)))
-    return claimed(prepared), Sigma
+    prepared_model = oracle.prepare(*to_device((problem.model, problem.truth, inv, inv)))
+    return claimed(prepared_model), Sigma
 
 
 def solve(P, reward):
@@ -95,10 +95,10 @@ def solve(P, reward):
 def values(P, policy, reward):
     """V [H+1, S] of a policy, and the occupancy [H, S]."""
     H, S, _ = reward.shape
-    at = np.arange(S)
+    states = np.arange(S)
     V = np.zeros((H + 1, S))
     for h in reversed(range(H)):
-        V[h] = reward[h, at, policy[h]] + P[at, policy[h]] @ V[h + 1]
+        V[h] = reward[h, states, policy[h]] + P[states, policy[h]] @ V[h + 1]
     return V
 
 
@@ -132,29 +132,29 @@ class Programme:
                     put(r, 1.0)  # r + P V_{h+1} <= V_h
                     put(n + h * S + s, -1.0)
                     if h < H - 1:
-                        for to in np.flatnonzero(P[s, a] > 0):
-                            put(n + (h + 1) * S + to, P[s, a, to])
+                        for successor in np.flatnonzero(P[s, a] > 0):
+                            put(n + (h + 1) * S + successor, P[s, a, successor])
                     line += 1
-                    for to in np.flatnonzero(support[s, a]):
+                    for successor in np.flatnonzero(support[s, a]):
                         put(r, 1.0)  # r + M_{h+1}(s') <= M_h
                         put(n + m + h * S + s, -1.0)
                         if h < H - 1:
-                            put(n + m + (h + 1) * S + to, 1.0)
+                            put(n + m + (h + 1) * S + successor, 1.0)
                         line += 1
         self.A_ub = coo_matrix((entries, (rows, columns)), shape=(line, n + 2 * m)).tocsr()
         self.b_ub, self.n, self.m, self.P, self.shape = np.zeros(line), n, m, P, (H, S, A)
 
-    def worst(self, P_star, plan, rival):
+    def worst(self, P_star, plan, rival_policy):
         """The reward in which the plan, optimal in P, loses most to the rival in P_star."""
         n, m = self.n, self.m
         c = np.zeros(n + 2 * m)
-        c[:n] = (occupancy(P_star, plan) - occupancy(P_star, rival)).ravel()
+        c[:n] = (occupancy(P_star, plan) - occupancy(P_star, rival_policy)).ravel()
         optimal = np.zeros((1, n + 2 * m))
         optimal[0, :n] = -occupancy(self.P, plan).ravel()
         optimal[0, n] = 1.0  # V_1(s_1) is what the plan earns in P
         bounds = [(0, 1)] * n + [(0, 1)] * (2 * m)
-        found = linprog(c, self.A_ub, self.b_ub, optimal, [0.0], bounds=bounds, method="highs")
-        return None if found.x is None else found.x[:n].reshape(self.shape)
+        solution = linprog(c, self.A_ub, self.b_ub, optimal, [0.0], bounds=bounds, method="highs")
+        return None if solution.x is None else solution.x[:n].reshape(self.shape)
 
 
 def worst_loss(rng, system, Sigma, horizon, starts=2, rounds=4):
@@ -165,30 +165,32 @@ def worst_loss(rng, system, Sigma, horizon, starts=2, rounds=4):
     programme, inv, worst = Programme(P, support, horizon), np.linalg.inv(Sigma), 0.0
     S, A = P.shape[:2]
     for _ in range(starts):
-        star = moved(weights, Sigma, inv, rng.normal(size=len(weights)))
+        star = move_weights(weights, Sigma, inv, rng.normal(size=len(weights)))
         P_star = np.einsum("d,dsat->sat", star, kernels)
         reward = np.zeros((horizon, S, A))
         reward[rng.integers(horizon)] = rng.random((S, A)) < 0.5
-        plan, rival = solve(P, reward)[2], solve(P_star, reward)[2]
-        if (plan == rival).all():
-            rival = rng.integers(0, A, plan.shape)
+        plan, rival_policy = solve(P, reward)[2], solve(P_star, reward)[2]
+        if (plan == rival_policy).all():
+            rival_policy = rng.integers(0, A, plan.shape)
         for _ in range(rounds):
-            found = programme.worst(P_star, plan, rival)
-            if found is None:
+            candidate = programme.worst(P_star, plan, rival_policy)
+            if candidate is None:
                 break
-            rival = solve(P_star, found)[2]
-            loss = values(P_star, rival, found)[0, 0] - values(P_star, plan, found)[0, 0]
+            rival_policy = solve(P_star, candidate)[2]
+            loss = values(P_star, rival_policy, candidate)[0, 0] - values(P_star, plan, candidate)[0, 0]
             worst = max(worst, loss)
-            V = [values(P_star, x, found) for x in (rival, plan)]
-            weight = [occupancy(P_star, x) for x in (rival, plan)]
+            V = [values(P_star, x, candidate) for x in (rival_policy, plan)]
+            weight = [occupancy(P_star, x) for x in (rival_policy, plan)]
             slope = sum(
                 sign * np.einsum("hsa,dsat,ht->d", w, kernels, v[1:])
                 for sign, w, v in zip((1, -1), weight, V)
             )
-            star = moved(weights, Sigma, inv, slope)
+            star = move_weights(weights, Sigma, inv, slope)
             P_star = np.einsum("d,dsat->sat", star, kernels)
-            rival = solve(P_star, found)[2]
-            worst = max(worst, values(P_star, rival, found)[0, 0] - values(P_star, plan, found)[0, 0])
+            rival_policy = solve(P_star, candidate)[2]
+            worst = max(
+                worst, values(P_star, rival_policy, candidate)[0, 0] - values(P_star, plan, candidate)[0, 0]
+            )
     return worst
 
 
@@ -198,23 +200,25 @@ def worst_of_two(rng, programme, P_star, rounds=4):
     worst = 0.0
     reward = np.zeros((H, S, A))
     reward[rng.integers(H)] = rng.random((S, A)) < 0.5
-    plan, rival = solve(programme.P, reward)[2], solve(P_star, reward)[2]
-    if (plan == rival).all():
-        rival = rng.integers(0, A, plan.shape)
+    plan, rival_policy = solve(programme.P, reward)[2], solve(P_star, reward)[2]
+    if (plan == rival_policy).all():
+        rival_policy = rng.integers(0, A, plan.shape)
     for _ in range(rounds):
-        found = programme.worst(P_star, plan, rival)
-        if found is None:
+        candidate = programme.worst(P_star, plan, rival_policy)
+        if candidate is None:
             break
-        rival = solve(P_star, found)[2]
-        worst = max(worst, values(P_star, rival, found)[0, 0] - values(P_star, plan, found)[0, 0])
+        rival_policy = solve(P_star, candidate)[2]
+        worst = max(
+            worst, values(P_star, rival_policy, candidate)[0, 0] - values(P_star, plan, candidate)[0, 0]
+        )
     return worst
 
 
-def moved(weights, Sigma, inv, slope):
+def move_weights(weights, Sigma, inv, slope):
     """As far along the slope as the ellipsoid and the simplex go; the weights keep their sum."""
-    ones = inv @ np.ones(len(weights))
+    shift = inv @ np.ones(len(weights))
     direction = inv @ slope
-    direction = direction - ones * direction.sum() / ones.sum()
+    direction = direction - shift * direction.sum() / shift.sum()
     size = np.sqrt(max(direction @ Sigma @ direction, 1e-300))
     step = 2 * direction / size
     shortest = min([1.0, *(-w / x for w, x in zip(weights, step) if x < 0)])

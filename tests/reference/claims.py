@@ -25,12 +25,12 @@ class Attack(NamedTuple):
     hat: np.ndarray
 
 
-def drawn(rng, S=3, A=2):
+def random_attack(rng, S=3, A=2):
     kernels = rng.dirichlet(np.full(S, 0.5), (2, S, A))
     return Attack(kernels, rng.uniform(0.2, 0.8), *10 ** rng.uniform(0.5, 2) * rng.normal(size=(2, 2, 2)))
 
 
-def changed(rng, attack, size):
+def perturb(rng, attack, size):
     """Near another one."""
     logits = np.log(attack.kernels + 1e-6) + size * rng.normal(size=attack.kernels.shape) * (
         rng.random() < 0.7
@@ -54,12 +54,12 @@ def prepared_and_laws(attack, horizon):
     """The oracle's problem, and the kernels of theta_k and of the ends of the line on which theta_star is."""
     w = np.array([1 - attack.weight, attack.weight])
     problem = hf.Mixture.from_kernels(attack.kernels, horizon=horizon, weights=w)
-    along = problem.model.parameter(np.array([0.0, 1.0]), "second") - problem.model.parameter(
+    direction = problem.model.parameter(np.array([0.0, 1.0]), "second") - problem.model.parameter(
         np.array([1.0, 0.0]), "first"
     )
     Sigma = [x @ x.T + 1e-6 * np.eye(2) for x in attack[2:]]
     prepared = oracle.prepare(*to_device((problem.model, problem.truth, *map(np.linalg.inv, Sigma))))
-    reach = min(2 / np.sqrt(along @ x @ along) for x in Sigma)
+    reach = min(2 / np.sqrt(direction @ x @ direction) for x in Sigma)
     ends = [np.clip(attack.weight + sign * reach, 0, 1) for sign in (-1, 1)]
     laws = [(1 - x) * attack.kernels[0] + x * attack.kernels[1] for x in (attack.weight, *ends)]
     return prepared, laws
@@ -68,7 +68,7 @@ def prepared_and_laws(attack, horizon):
 def occupancies(P, H):
     """Of every deterministic policy, [policies, H * S * A]; the action of the last step is left to the reward: 0."""
     S, A = P.shape[:2]
-    found = []
+    rows = []
     for actions in product(range(A), repeat=1 + S * (H - 2)):
         policy = np.zeros((H, S), int)
         policy[0, 0] = actions[0]
@@ -77,8 +77,8 @@ def occupancies(P, H):
         for h in range(H):
             table[h, np.arange(S), policy[h]] = state
             state = state @ P[np.arange(S), policy[h]]
-        found.append(table.ravel())
-    return np.array(found)
+        rows.append(table.ravel())
+    return np.array(rows)
 
 
 def worst_loss(laws, H):
@@ -89,38 +89,41 @@ def worst_loss(laws, H):
     """
     P, P_star = laws
     S, A = P.shape[:2]
-    believed, real = occupancies(P, H), occupancies(P_star, H)
+    estimated, real = occupancies(P, H), occupancies(P_star, H)
     total, least = _totals(H, S, A)
     n, worst = H * S * A, 0.0
-    off = real - believed
-    pairs = [(off[:, i].argmax(), off[:, i].argmin()) for i in np.flatnonzero(np.abs(off).max(0) > 0)]
-    pairs = sorted(set(pairs), key=lambda x: -np.abs(off[x[0]] - off[x[1]]).sum())[:3]
-    for good, plan in pairs:
+    difference = real - estimated
+    pairs = [
+        (difference[:, i].argmax(), difference[:, i].argmin())
+        for i in np.flatnonzero(np.abs(difference).max(0) > 0)
+    ]
+    pairs = sorted(set(pairs), key=lambda x: -np.abs(difference[x[0]] - difference[x[1]]).sum())[:3]
+    for rival_policy, plan in pairs:
         for _ in range(3):
             # the plan is as good as any policy in P
-            rivals = np.pad(believed - believed[plan], ((0, 0), (0, total.shape[1] - n)))
-            found = linprog(
-                np.pad(real[plan] - real[good], (0, total.shape[1] - n)),
+            rivals = np.pad(estimated - estimated[plan], ((0, 0), (0, total.shape[1] - n)))
+            solution = linprog(
+                np.pad(real[plan] - real[rival_policy], (0, total.shape[1] - n)),
                 A_ub=np.vstack([total, rivals]),
                 b_ub=np.append(least, np.zeros(len(rivals))),
             )
-            worst = max(worst, -found.fun)
-            best = int((real @ found.x[:n]).argmax())
-            if best == good:
+            worst = max(worst, -solution.fun)
+            best = int((real @ solution.x[:n]).argmax())
+            if best == rival_policy:
                 break
-            good = best
+            rival_policy = best
     return worst
 
 
 def _totals(H, S, A):
     """r_h(s,a) + M_{h+1}(s') <= M_h(s), M_1 <= 1, M_{H+1} = 0: no path collects more than 1. Variables r, then M."""
     rows, n = [], H * S * A
-    for h, s, a, to in product(range(H), range(S), range(A), range(S)):
+    for h, s, a, successor in product(range(H), range(S), range(A), range(S)):
         row = np.zeros(n + H * S)
         row[(h * S + s) * A + a] = 1
         row[n + h * S + s] = -1
         if h < H - 1:
-            row[n + (h + 1) * S + to] = 1
+            row[n + (h + 1) * S + successor] = 1
         rows.append(row)
     start = np.zeros(n + H * S)
     start[n] = 1

@@ -19,13 +19,13 @@ def on_device(function):
     return lambda *args, **options: to_device(function(*args, **options))
 
 
-sampler_of = on_device(eqx.filter_jit(Sampler.of))
-begun = on_device(eqx.filter_jit(init_progress))
+make_sampler = on_device(eqx.filter_jit(Sampler.of))
+first_progress = on_device(eqx.filter_jit(init_progress))
 
 
 @on_device
 @eqx.filter_jit
-def nothing_of(model, budget, *, has_history=False):
+def empty_evidence(model, budget, *, has_history=False):
     """The evidence before the first episode."""
     return model.init_evidence(ladder(budget), has_history=has_history)
 
@@ -52,20 +52,20 @@ class Setting:
 
     def __init__(self, problem):
         self.model, self.truth = to_device((problem.model, problem.truth))
-        self.sampler = sampler_of(to_device(problem.kernel()))
-        self.nothing = nothing_of(self.model, None)
+        self.sampler = make_sampler(to_device(problem.kernel()))
+        self.nothing = empty_evidence(self.model, None)
 
     def episode(self, explorer, key, progress, gathers=False):
         """(chosen state, trajectory, progress, numbers). Without `gathers` the evidence stays empty."""
         key_choose, key_episode = episode_keys(key, progress)
-        chosen = choose_policy(explorer, self.model, key_choose, progress)
-        trajectory = self.sampler.episode(key_episode, chosen.state.policy, self.model.space)
+        choice = choose_policy(explorer, self.model, key_choose, progress)
+        trajectory = self.sampler.episode(key_episode, choice.state.policy, self.model.space)
         evidence = progress.evidence
         if gathers:
             evidence = self.model.update(evidence, trajectory)
-        state, info = explorer.update(self.model, chosen.state, evidence, trajectory)
+        state, info = explorer.update(self.model, choice.state, evidence, trajectory)
         numbers = info.numbers | ball_records(info.balls, self.truth)
-        return chosen.state, trajectory, Progress(progress.episode + 1, state, evidence), numbers
+        return choice.state, trajectory, Progress(progress.episode + 1, state, evidence), numbers
 
 
 def follow(problem, explorer, episodes, seed=0, gathers=False):
@@ -73,23 +73,23 @@ def follow(problem, explorer, episodes, seed=0, gathers=False):
     with jax.enable_x64(True):
         setting, key = Setting(problem), jax.random.key(seed)
         step = eqx.filter_jit(lambda progress: setting.episode(explorer, key, progress, gathers))
-        progress = begun(explorer, setting.model, setting.nothing)
+        progress = first_progress(explorer, setting.model, setting.nothing)
         for _ in range(episodes):
             state, trajectory, progress, _ = step(progress)
             yield to_numpy(state), to_numpy(trajectory), to_numpy(progress.state)
 
 
-def seeds(problem, explorer, episodes, count, more=None):
+def seeds(problem, explorer, episodes, count, details=None):
     """Rows [seeds, episodes] of `count` seeds in one compiled call; `more(setting, state)` adds to every row."""
     with jax.enable_x64(True):
         setting = Setting(problem)
-        first = begun(explorer, setting.model, setting.nothing)
+        first = first_progress(explorer, setting.model, setting.nothing)
 
-        def one(seed):
+        def run_seed(seed):
             def step(progress, _):
                 state, _, progress, info = setting.episode(explorer, jax.random.key(seed), progress)
-                return progress, info | (more(setting, state) if more else {})
+                return progress, info | (details(setting, state) if details else {})
 
             return jax.lax.scan(step, first, None, length=episodes)[1]
 
-        return to_numpy(jax.jit(jax.vmap(one))(jnp.arange(count)))
+        return to_numpy(jax.jit(jax.vmap(run_seed))(jnp.arange(count)))

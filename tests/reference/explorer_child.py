@@ -22,7 +22,7 @@ def work(task: dict[str, Any]) -> None:
         explore_many(problem, task, seeds=1)
     else:
         hf.explore(problem, task["explorer"], episodes=1)
-    say("began")
+    print_line("began")
     folder, save = Path(task["folder"]), {"save_episodes": task["save_episodes"]}
     if "limit" in task:
         import resource
@@ -39,18 +39,18 @@ def work(task: dict[str, Any]) -> None:
         )
 
 
-def explore_many(problem: Any, task: dict[str, Any], **how: Any) -> None:
+def explore_many(problem: Any, task: dict[str, Any], **options: Any) -> None:
     """A batch with one file for each member."""
     import horizonfree as hf
     from horizonfree.batch import job
 
     job.MAX_MEMBERS[False] = 1
-    how |= {name: task[name] for name in ("episodes", "checkpoints", "curves")}
-    hf.explore_many(problem, task["explorer"], progress=False, **how)
+    options |= {name: task[name] for name in ("episodes", "checkpoints", "curves")}
+    hf.explore_many(problem, task["explorer"], progress=False, **options)
 
 
-def say(text: str) -> None:
-    """One line to whoever is listening."""
+def print_line(text: str) -> None:
+    """Print one line to standard output."""
     os.write(1, f"{text}\n".encode())
 
 
@@ -64,16 +64,16 @@ def main() -> None:
             import horizonfree.batch  # noqa: F401
         child = os.fork()
         if child == 0:
-            say(f"child {os.getpid()}")
+            print_line(f"child {os.getpid()}")
             try:
                 work(task)
             except BaseException as error:
-                say(f"error {type(error).__name__}: {error}")
+                print_line(f"error {type(error).__name__}: {error}")
                 traceback.print_exc()
                 os._exit(1)
             os._exit(0)
         _, status = os.waitpid(child, 0)
-        say(f"ended {os.waitstatus_to_exitcode(status)}")
+        print_line(f"ended {os.waitstatus_to_exitcode(status)}")
 
 
 if __name__ == "__main__":

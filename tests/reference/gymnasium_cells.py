@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def driven(policy, bins, goal, drift, sigma, low=10.0, high=30.0, start=15.0, episodes=20_000):
+def simulated_return(policy, bins, goal, drift, sigma, low=10.0, high=30.0, start=15.0, episodes=20_000):
     """The share of episodes that end in one of the goal's cells."""
     rng, width = np.random.default_rng(0), (high - low) / bins
     x = np.full(episodes, start)

@@ -4,11 +4,11 @@ import numpy as np
 
 
 def hoeffding(num_samples: int, num_events: int) -> float:
-    """No frequency of so many events is off by more than this, but for a false alarm of probability 1e-6."""
+    """The largest error of these frequencies, exceeded with probability at most 1e-6."""
     return float(np.sqrt(np.log(2 * num_events / 1e-6) / (2 * num_samples)))
 
 
-def table_of(env) -> np.ndarray:
+def transition_table(env) -> np.ndarray:
     """P as an array, repeated next states added, states entered with terminated = True absorbing."""
     P = env.unwrapped.P
     table = np.zeros((len(P), len(P[0]), len(P)))

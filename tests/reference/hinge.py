@@ -19,8 +19,8 @@ def largest_hinge(P, log_ratio, stop, horizon, start, b):
             if stop[s, a]:
                 total = max(b - t, 0.0)
             else:
-                after = np.flatnonzero(P[s, a])
-                total = sum(P[s, a, j] * value(h + 1, j, t + log_ratio[s, a, j]) for j in after)
+                successors = np.flatnonzero(P[s, a])
+                total = sum(P[s, a, j] * value(h + 1, j, t + log_ratio[s, a, j]) for j in successors)
             best = max(best, total)
         return best
 

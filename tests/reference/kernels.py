@@ -24,8 +24,8 @@ def random_case(case):
     (S, A, n, H), seed = case
     rng = np.random.default_rng(seed)
     order = np.argsort(rng.random((S, A, S)), axis=-1)[..., :n]
-    used = np.arange(n) < rng.integers(1, n + 1, size=(S, A, 1))
-    succ = np.sort(np.where(used, order, order[..., :1]), axis=-1)  # repeats of one successor pad the row
+    is_used = np.arange(n) < rng.integers(1, n + 1, size=(S, A, 1))
+    succ = np.sort(np.where(is_used, order, order[..., :1]), axis=-1)  # repeats of one successor pad the row
     new = np.diff(succ, axis=-1, prepend=-1) > 0
     prob = np.where(new, rng.exponential(size=succ.shape), 0.0)
     prob /= prob.sum(axis=-1, keepdims=True)

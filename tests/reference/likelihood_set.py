@@ -1,4 +1,4 @@
-"""The likelihood-ratio set of one bet, asked about afterwards: membership, and how far it reaches.
+"""The likelihood-ratio set of one e-process: membership, and its support function.
 
 U = {theta in Theta : L(theta) <= Lq + log(1 / (delta w))},      L(theta) = - sum_r N_r log p_r(theta)
 """
@@ -51,19 +51,19 @@ class LikelihoodSet:
         if not c.any():
             return float(direction @ self.theta), self.theta
 
-        def at(y):
+        def probabilities(y):
             """p_r, and what is left of the slack; nothing outside Theta."""
             p = p_hat + z @ y
             return p, self.slack + float(N @ np.log(p / p_hat)) if (p > 0).all() else 0.0
 
         def barrier(y, weight):
-            p, left = at(y)
-            if not left > 0:
+            p, remainder = probabilities(y)
+            if not remainder > 0:
                 return np.inf, y, np.empty((0, 0))
             g = -(N / p) @ z
-            value = -weight * float(c @ y) - float(np.log(left)) - float(np.log(p).sum())
-            grad = -weight * c + g / left - (1 / p) @ z
-            hess = (z.T * ((N / left + 1) / p**2)) @ z + np.outer(g, g) / left**2
+            value = -weight * float(c @ y) - float(np.log(remainder)) - float(np.log(p).sum())
+            grad = -weight * c + g / remainder - (1 / p) @ z
+            hess = (z.T * ((N / remainder + 1) / p**2)) @ z + np.outer(g, g) / remainder**2
             return value, grad, hess
 
         y, weight = np.zeros(len(c)), 1 / float(np.abs(c).max())
@@ -72,8 +72,8 @@ class LikelihoodSet:
             if (1 + len(N)) / weight <= gap:
                 break
             weight = min(8 * weight, (1 + len(N)) / gap)
-        p, left = at(y)
-        slacks, A = np.r_[left, p], np.c_[(N / p) @ z, z.T]  # e = c + A m, m = (mu, lam)
+        p, remainder = probabilities(y)
+        slacks, A = np.r_[remainder, p], np.c_[(N / p) @ z, z.T]  # e = c + A m, m = (mu, lam)
         m = 1 / (weight * slacks)
         # e = 0 with the least relative change
         m = m - m**2 * (A.T @ np.linalg.solve((A * m**2) @ A.T, c + A @ m))

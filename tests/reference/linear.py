@@ -31,8 +31,8 @@ class Fit:
             self.P[s, a] = [p / sum(positive) for p in positive]
             self.g[s, a] = inverse @ x
             self.n[s, a] = math.sqrt(inverse @ x @ (R + V1) @ inverse @ x)
-            moved = self.raw[s, a] - self.P[s, a]
-            self.e[s, a] = max(moved[moved > 0].sum(), -moved[moved < 0].sum())
+            difference = self.raw[s, a] - self.P[s, a]
+            self.e[s, a] = max(difference[difference > 0].sum(), -difference[difference < 0].sum())
 
     def beta(self, L):
         return math.sqrt((self.logdet / 2 + L) / 2)
@@ -115,26 +115,26 @@ def bounds(fit, reward, policy, start, L, L_all, choose=None):
     H, S, A = reward.shape
     P, g, n, e, bad, beta = fit.P, fit.g, fit.n, fit.e, fit.bad, fit.beta(L)
     b = fit.width(L_all)
-    J, c, Q_of = np.zeros((S, H, g.shape[-1])), np.zeros(H), np.zeros((H, g.shape[-1], g.shape[-1]))
-    V, E, rho, D, up, lo = np.zeros((6, S))
+    J, c, Q_by_step = np.zeros((S, H, g.shape[-1])), np.zeros(H), np.zeros((H, g.shape[-1], g.shape[-1]))
+    V, E, rho, D, upper, lo = np.zeros((6, S))
 
     def size(difference):
-        return sum(math.sqrt(max(0.0, difference[k] @ Q_of[k] @ difference[k])) for k in range(H))
+        return sum(math.sqrt(max(0.0, difference[k] @ Q_by_step[k] @ difference[k])) for k in range(H))
 
     for h in range(H - 1, -1, -1):
-        c[h] = up.max() - lo.min()
-        Q_of[h] = (beta * c[h]) ** 2 * fit.metric
+        c[h] = upper.max() - lo.min()
+        Q_by_step[h] = (beta * c[h]) ** 2 * fit.metric
         if choose is not None:
-            total, Q = choose(np.maximum(up - lo.min(), 0.0))
+            total, Q = choose(np.maximum(upper - lo.min(), 0.0))
             if total < beta * c[h] * n[~bad].sum():
-                Q_of[h] = Q
+                Q_by_step[h] = Q
         r = reward[h]
         Q_up, Q_lo, Q, Ea = np.zeros((4, S, A))
         psi = np.zeros((S, A, H, g.shape[-1]))
         for s, a in np.ndindex(S, A):
-            own = math.sqrt(g[s, a] @ Q_of[h] @ g[s, a])
-            w = c[h] if bad[s, a] else min(c[h], own + c[h] * e[s, a])
-            Q_up[s, a] = min(1.0, r[s, a] + P[s, a] @ up + w)
+            width = math.sqrt(g[s, a] @ Q_by_step[h] @ g[s, a])
+            w = c[h] if bad[s, a] else min(c[h], width + c[h] * e[s, a])
+            Q_up[s, a] = min(1.0, r[s, a] + P[s, a] @ upper + w)
             Q_lo[s, a] = max(0.0, r[s, a] + P[s, a] @ lo - w)
             Q[s, a] = r[s, a] + P[s, a] @ V
             Ea[s, a] = 1.0 if bad[s, a] else c[h] * e[s, a] + P[s, a] @ E
@@ -155,12 +155,12 @@ def bounds(fit, reward, policy, start, L, L_all, choose=None):
                 tangent = (
                     Q[s, a] - Q[s, p] + size(psi[s, a] - psi[s, p]) + Ea[s, a] + Ea[s, p] + P[s, a] @ rho
                 )
-                moved = P[s, a] - P[s, p]
+                shift = P[s, a] - P[s, p]
                 wide = 2 * c[h]
                 if not is_open:
-                    turned = g[s, a] - g[s, p]
-                    wide = min(2 * c[h], math.sqrt(turned @ Q_of[h] @ turned) + c[h] * (e[s, a] + e[s, p]))
-                bands = r[s, a] - r[s, p] + np.maximum(moved, 0) @ up - np.maximum(-moved, 0) @ lo + wide
+                    turn = g[s, a] - g[s, p]
+                    wide = min(2 * c[h], math.sqrt(turn @ Q_by_step[h] @ turn) + c[h] * (e[s, a] + e[s, p]))
+                bands = r[s, a] - r[s, p] + np.maximum(shift, 0) @ upper - np.maximum(-shift, 0) @ lo + wide
                 gains.append(min(1.0 if is_open else tangent, bands, Q_up[s, a] - Q_lo[s, p]))
                 slopes.append(Q_up[s, a] - Q[s, p] + half if bad[s, a] else tangent)
             top = max(gains)
@@ -169,8 +169,8 @@ def bounds(fit, reward, policy, start, L, L_all, choose=None):
             new["V"][s], new["E"][s], new_J[s] = Q[s, p], Ea[s, p], psi[s, p]
             new["up"][s] = min(1.0, Q_up[s].max(), Q[s, p] + half + new["rho"][s])
             new["lo"][s] = min(new["up"][s], max(0.0, Q_lo[s].max(), Q[s, p] - half))
-            onward = min(D.max(), P[s, p] @ D + b[s, p] * (D.max() - D.min()))
-            new["D"][s] = min(1.0, new["up"][s], top + onward)
-        V, E, rho, D, up, lo = (new[name] for name in ("V", "E", "rho", "D", "up", "lo"))
+            future = min(D.max(), P[s, p] @ D + b[s, p] * (D.max() - D.min()))
+            new["D"][s] = min(1.0, new["up"][s], top + future)
+        V, E, rho, D, upper, lo = (new[name] for name in ("V", "E", "rho", "D", "up", "lo"))
         J = new_J
-    return D[start], up[start], lo[start]
+    return D[start], upper[start], lo[start]

@@ -48,7 +48,7 @@ def norms(phi, Lam):
     return np.array([[[norm(x, L) for x in row] for row in phi] for L in Lam])
 
 
-def back(phi, Lam, C, gain, low, cap, missing=None):
+def backup(phi, Lam, C, gain, low, cap, missing=None):
     """Q [H, S, A] and V [H + 1, S]."""
     H, (S, A, _) = len(Lam), phi.shape
     Q, V = np.zeros((H, S, A)), np.zeros((H + 1, S))
@@ -69,29 +69,29 @@ def wang(phi, Lam, C, beta, cap):
     H = len(Lam)
     u = beta * norms(phi, Lam)
     u = np.minimum(u, H) if cap else u
-    return back(phi, Lam, C, u / H + u, 0.0, H if cap else np.inf)
+    return backup(phi, Lam, C, u / H + u, 0.0, H if cap else np.inf)
 
 
 def design(phi, Lam, C):
     """The design, and the mass that the ridge takes."""
-    ones = np.array(
+    widths = np.array(
         [[[x @ np.linalg.inv(L) @ c.sum(-1) for x in row] for row in phi] for L, c in zip(Lam, C)]
     )
-    return back(phi, Lam, C, norms(phi, Lam) ** 2, -np.inf, np.inf, np.maximum(0.0, 1 - ones))
+    return backup(phi, Lam, C, norms(phi, Lam) ** 2, -np.inf, np.inf, np.maximum(0.0, 1 - widths))
 
 
-def aimed(phi, Lam, C, xi, p):
+def policy_gradient_value(phi, Lam, C, xi, p):
     """FRANCIS: the reward phi'xi at step p alone."""
     gain = np.zeros((len(Lam), *phi.shape[:2]))
     gain[p] = phi @ xi
-    return back(phi, Lam, C, gain, -np.inf, np.inf)
+    return backup(phi, Lam, C, gain, -np.inf, np.inf)
 
 
 def lsvi_rfe(phi, Lam, C, Lam_raw, C_raw):
     """Q, V and sigma^2 [H, S, A]."""
     H = len(Lam)
     n, n_raw = norms(phi, Lam), norms(phi, Lam_raw)
-    Q, V = back(phi, Lam, C, 2 * np.minimum(1.0, 0.5 * n), 0.0, 1.0)
+    Q, V = backup(phi, Lam, C, 2 * np.minimum(1.0, 0.5 * n), 0.0, 1.0)
     sigma_sq = np.zeros_like(n)
     for h, s, a in np.ndindex(*n.shape):
         m1 = np.clip(phi[s, a] @ np.linalg.inv(Lam[h]) @ C[h] @ V[h + 1], 0, 1)
@@ -116,12 +116,12 @@ def lsvi_ucb(phi, Lam, C, reward, h, radius):
     """Optimism for a reward at step h alone."""
     gain = radius * norms(phi, Lam)
     gain[h], gain[h + 1 :] = reward, 0.0
-    return back(phi, Lam, C, gain, 0.0, 1.0)
+    return backup(phi, Lam, C, gain, 0.0, 1.0)
 
 
 def plan(phi, Lam, C, reward, bonus=0.0):
     """Least-squares value iteration with values in [0, 1]."""
-    return back(phi, Lam, C, reward + bonus * norms(phi, Lam), 0.0, 1.0)
+    return backup(phi, Lam, C, reward + bonus * norms(phi, Lam), 0.0, 1.0)
 
 
 def psi(y):

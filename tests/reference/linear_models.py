@@ -13,7 +13,7 @@ from tests.reference.linear_explorers import Data, instance
 
 
 @eqx.filter_jit
-def _learned(model, trajectories):
+def _learn(model, trajectories):
     """As one program: step by step every operation would be one."""
     sums, evidence = Sums.empty(model, 3), model.init_evidence(ladder())
     for x in trajectories:
@@ -37,7 +37,7 @@ def episode(s, a):
 def T_data(model):
     """Own sums and evidence of the five episodes of instance T."""
     _, _, s, a = instance()
-    return _learned(model, [episode(x, y) for x, y in zip(s, a)])
+    return _learn(model, [episode(x, y) for x, y in zip(s, a)])
 
 
 def T_literal(lam, is_pooled):
@@ -56,7 +56,7 @@ def random_linear(S=5, A=2, d=3, H=3, seed=0, start=1):
     return LinearMDP.from_features(phi, horizon=H, start=start, mu=mu)
 
 
-def key_of(seed, k):
+def episode_key(seed, k):
     """The key with which the policy of episode k is chosen."""
     return jax.random.split(jax.random.fold_in(jax.random.key(seed), k))[0]
 

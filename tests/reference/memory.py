@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def counted() -> Iterator[Callable[[], int]]:
+def peak_memory() -> Iterator[Callable[[], int]]:
     """In here memory is counted; what comes with it says how many bytes there were at most."""
     tracemalloc.start()
     try:

@@ -130,23 +130,23 @@ ARRAYS += [np.zeros((2,) * 9), np.broadcast_to(0.0, (10**4, 10**4)), np.array([b
 ODD = st.sampled_from(NUMBERS) | st.sampled_from(OTHERS) | st.sampled_from(ARRAYS)
 
 
-def spoiled(array: np.ndarray) -> st.SearchStrategy[Any]:
+def spoil(array: np.ndarray) -> st.SearchStrategy[Any]:
     """A valid array with something wrong, or at least odd, about it."""
 
-    def dented(x: float, where: int) -> np.ndarray:
-        made = array.astype(float)
-        made.flat[where] = x
-        return made
+    def dented(x: float, index: int) -> np.ndarray:
+        copy = array.astype(float)
+        copy.flat[index] = x
+        return copy
 
     bad = st.sampled_from([np.nan, np.inf, -np.inf, 1e308, -1.0, 1e-320, 2.0, 0.0])
-    whole = [
+    strategies = [
         array.astype(object),
         array.astype(np.float32),
         np.ma.masked_array(array),
         array[..., :-1],
         array[None],
     ]
-    whole += [
+    strategies += [
         array.tolist(),
         array.astype(str),
         array * 0,
@@ -155,4 +155,4 @@ def spoiled(array: np.ndarray) -> st.SearchStrategy[Any]:
         array[::-1],
         array.T,
     ]
-    return st.builds(dented, bad, st.integers(0, array.size - 1)) | st.sampled_from(whole)
+    return st.builds(dented, bad, st.integers(0, array.size - 1)) | st.sampled_from(strategies)

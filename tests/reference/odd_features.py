@@ -33,8 +33,8 @@ def nearly_zero(rng, phi, theta, i, j, tiny):
     phi[0, 0, 1, i], phi[0, 0, 2, i], phi[0, 0, 2, j] = 1, -1, tiny
     phi[0, 0, 0, j] -= tiny
     theta[i] = 0.3 * tiny * theta[j]
-    others = np.arange(len(theta)) != i
-    theta[others] *= (1 - theta[i]) / theta[others].sum()
+    is_other = np.arange(len(theta)) != i
+    theta[is_other] *= (1 - theta[i]) / theta[is_other].sum()
     return phi, theta
 
 

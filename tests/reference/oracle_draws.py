@@ -45,8 +45,8 @@ def sparse_mixture(rng, S, A, H, d, n, start=0):
     """Base kernels on n random successors of each (s, a)."""
     kernels = np.zeros((d, S, A, S))
     for s, a in np.ndindex(S, A):
-        to = rng.choice(S, n, replace=False)
-        kernels[:, s, a, to] = rng.dirichlet(np.full(n, 0.7), d)
+        successors = rng.choice(S, n, replace=False)
+        kernels[:, s, a, successors] = rng.dirichlet(np.full(n, 0.7), d)
     return Mixture.from_kernels(kernels, horizon=H, start=start, weights=rng.dirichlet(np.ones(d)))
 
 
@@ -82,14 +82,14 @@ def warm_start(problem):
     return oracle.Point(jnp.zeros((H, S), jnp.int32), jnp.int32(H - 1), jnp.ones(S, bool))
 
 
-def fork(diagonal):
+def fork_draw(diagonal):
     """x_1 goes to x_2 or x_3, both absorb; only the sum of the two chances is well known in the hat norm."""
     phi = np.zeros((3, 1, 3, 4))
     phi[0, 0, 1, 0] = phi[0, 0, 2, 1] = phi[1, 0, 1, 2] = phi[2, 0, 2, 3] = 1
     problem = Mixture.from_features(phi, horizon=3, bound=2.0, theta=[0.5, 0.5, 1, 1])
     unit = problem.model.unit  # phi was divided by it; so are the covariances, by its square
-    both = np.array([1.0, 1, 0, 0])
-    Sigma_hat = np.eye(4) + 1e8 * np.outer(both, both)
+    direction = np.array([1.0, 1, 0, 0])
+    Sigma_hat = np.eye(4) + 1e8 * np.outer(direction, direction)
     return Draw(problem, np.diag(diagonal) / unit**2, Sigma_hat / unit**2, 10.0)
 
 

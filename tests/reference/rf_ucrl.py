@@ -41,18 +41,18 @@ def rf_ucrl(counts, delta, clip=True, bonus_scale=1.0, largest=None):
     H, S, A, _ = counts.N.shape
     E = np.zeros((H + 1, S, A))
     for h in reversed(range(H)):
-        left = H - 1 - h if largest is None else largest[h]
+        largest_left = H - 1 - h if largest is None else largest[h]
         for s in range(S):
             for a in range(A):
                 n, _ = counts.of(h, s, a)
                 if n == 0 and clip and bonus_scale == 1:
-                    E[h, s, a] = left
+                    E[h, s, a] = largest_left
                     continue
                 beta = beta_ucrl(n, S, A, 1 if counts.pooled else H, delta)
-                bonus = bonus_scale * left * np.sqrt(2 * beta / max(n, 1))
+                bonus = bonus_scale * largest_left * np.sqrt(2 * beta / max(n, 1))
                 E[h, s, a] = bonus + sum(counts.p_hat(h, s, a)[x] * max(E[h + 1, x]) for x in range(S))
                 if clip:
-                    E[h, s, a] = min(left, E[h, s, a])
+                    E[h, s, a] = min(largest_left, E[h, s, a])
     return E[:H]
 
 
@@ -68,8 +68,8 @@ def rf_express(counts, delta, clip=True, bonus_scale=1.0):
                     W[h, s, a] = H
                     continue
                 bonus = bonus_scale * 15 * H**2 * beta_express(n, S, A, H, delta) / max(n, 1)
-                onward = sum(counts.p_hat(h, s, a)[x] * max(W[h + 1, x]) for x in range(S))
-                W[h, s, a] = bonus + (1 + 1 / H) * onward
+                future = sum(counts.p_hat(h, s, a)[x] * max(W[h + 1, x]) for x in range(S))
+                W[h, s, a] = bonus + (1 + 1 / H) * future
                 if clip:
                     W[h, s, a] = min(H, W[h, s, a])
     return W[:H]

@@ -8,7 +8,7 @@ import numpy as np
 from horizonfree import Mixture
 from horizonfree._x64 import to_device, to_numpy
 from horizonfree.planning.traced import Sampler
-from tests.reference.episodes import nothing_of, sampler_of
+from tests.reference.episodes import empty_evidence, make_sampler
 
 
 def dense(seed=0, weights=(0.5, 0.3, 0.2), S=4, A=2, horizon=4, start=0):
@@ -35,11 +35,11 @@ def slips(rates=(0.2, 0.35), S=6, horizon=6, start=0):
     phi = np.zeros((S, 2, S, d))
     for s in range(S):
         zone = 1 + (s * len(rates)) // S
-        forward, back = min(s + 1, S - 1), max(s - 1, 0)
-        phi[s, 0, back, 0] = 1.0  # walking back never fails
+        forward, backward = min(s + 1, S - 1), max(s - 1, 0)
+        phi[s, 0, backward, 0] = 1.0  # walking back never fails
         phi[s, 1, forward, 0] += 1.0
         phi[s, 1, forward, zone] -= 1.0
-        phi[s, 1, back, zone] += 1.0
+        phi[s, 1, backward, zone] += 1.0
     return Mixture.from_features(phi, horizon=horizon, start=start, bound=2.0, theta=np.r_[1.0, rates])
 
 
@@ -56,15 +56,15 @@ def gather(problem, episodes, seeds, budget=None):
     """Evidence of uniformly random exploration, one per seed (a leading axis), as NumPy arrays."""
     with jax.enable_x64(True):
         model = to_device(problem.model)
-        sampler = sampler_of(to_device(problem.kernel()))
+        sampler = make_sampler(to_device(problem.kernel()))
         policy = to_device(np.full(problem.space.sizes, 1.0 / problem.num_actions))
-        world = model, sampler, policy, nothing_of(model, budget or episodes)
-        found = [to_numpy(_gathered(*world, jax.random.key(seed), np.int32(episodes))) for seed in seeds]
-    return jax.tree.map(lambda *x: np.stack(x), *found)
+        args = model, sampler, policy, empty_evidence(model, budget or episodes)
+        evidences = [to_numpy(_gather(*args, jax.random.key(seed), np.int32(episodes))) for seed in seeds]
+    return jax.tree.map(lambda *x: np.stack(x), *evidences)
 
 
 @eqx.filter_jit
-def _gathered(model, sampler, policy, first, key, episodes):
+def _gather(model, sampler, policy, first, key, episodes):
     """One program for all problems of the same sizes, however many episodes and seeds there are."""
 
     def step(k, evidence):
@@ -90,7 +90,7 @@ def inside(valid, rng, count, spread=1.0):
     return np.array(points)
 
 
-def gather_outside(problem, parts, episodes, seeds, budget=None, *, recorded=True):
+def gather_outside(problem, parts, episodes, seeds, budget=None, *, is_recorded=True):
     """Recorded evidence of random exploration outside the class: kernels [S, A, S] that rule one after the other.
 
     Each kernel rules an equal part of the episodes; one evidence per seed, on a leading axis.
@@ -101,16 +101,16 @@ def gather_outside(problem, parts, episodes, seeds, budget=None, *, recorded=Tru
     with jax.enable_x64(True):
         model = to_device(problem.model)
         policy = to_device(np.full(problem.space.sizes, 1.0 / A))
-        first = nothing_of(model, budget or episodes, has_history=recorded)
+        first = empty_evidence(model, budget or episodes, has_history=is_recorded)
 
         def explore(key, probs):
-            def part(evidence, given):
-                sampler = Sampler.of(model.space.kernel(given[0]))
+            def part(evidence, keys):
+                sampler = Sampler.of(model.space.kernel(keys[0]))
 
                 def step(evidence, key):
                     return model.update(evidence, sampler.episode(key, policy, model.space)), None
 
-                return jax.lax.scan(step, evidence, given[1])[0], None
+                return jax.lax.scan(step, evidence, keys[1])[0], None
 
             keys = jax.random.split(key, (len(parts), episodes // len(parts)))
             return jax.lax.scan(part, first, (probs, keys))[0]

@@ -6,7 +6,7 @@ import numpy as np
 
 from horizonfree._x64 import to_numpy
 from horizonfree.problems.classes import Tabular
-from tests.reference.episodes import Setting, begun
+from tests.reference.episodes import Setting, first_progress
 
 
 def random_problem(S=3, A=2, H=4, seed=0, start=0, support="any"):
@@ -20,19 +20,19 @@ def double_chain(L=31, H=20, fail=0.1):
     P = np.zeros((L, 2, L))
     for s in range(L):
         left, right = max(s - 1, 0), min(s + 1, L - 1)
-        for a, (to, astray) in enumerate([(left, right), (right, left)]):
-            P[s, a, to] += 1 - fail
-            P[s, a, astray] += fail
+        for a, (target, slip) in enumerate([(left, right), (right, left)]):
+            P[s, a, target] += 1 - fail
+            P[s, a, slip] += fail
     return Tabular.from_table(P, horizon=H, start=L // 2)
 
 
-def explored(problem, explorer, episodes, count):
-    """The states of `count` seeds after so many episodes, with a leading axis; evidence is gathered."""
+def explore_seeds(problem, explorer, episodes, count):
+    """The states of `count` seeds after each episode, with a leading axis, and the evidence."""
     with jax.enable_x64(True):
         setting = Setting(problem)
-        first = begun(explorer, setting.model, setting.nothing)
+        first = first_progress(explorer, setting.model, setting.nothing)
 
-        def one(seed):
+        def run_seed(seed):
             def step(progress, _):
                 _, _, progress, numbers = setting.episode(explorer, jax.random.key(seed), progress, True)
                 return progress, numbers
@@ -40,7 +40,7 @@ def explored(problem, explorer, episodes, count):
             progress, numbers = jax.lax.scan(step, first, None, length=episodes)
             return progress.state, numbers
 
-        return to_numpy(jax.jit(jax.vmap(one))(jnp.arange(count)))
+        return to_numpy(jax.jit(jax.vmap(run_seed))(jnp.arange(count)))
 
 
 def dense_tables(space, prob):
@@ -52,13 +52,13 @@ def dense_tables(space, prob):
     return np.broadcast_to(table, (*table.shape[:-4], space.horizon, *table.shape[-3:]))
 
 
-def filled_tables(seen, S):
+def filled_tables(frequencies, S):
     """Frequencies on lists that were filled as transitions were seen, as tables [T, S, A, S]."""
-    T, n, _, A = seen.prob.shape
+    T, n, _, A = frequencies.prob.shape
     table = np.zeros((T, S, A, S))
     for j, s, a in np.ndindex(n, S, A):
-        if seen.succ[j, s, a] < S:
-            table[:, s, a, seen.succ[j, s, a]] += seen.prob[:, j, s, a]
+        if frequencies.succ[j, s, a] < S:
+            table[:, s, a, frequencies.succ[j, s, a]] += frequencies.prob[:, j, s, a]
     return table
 
 

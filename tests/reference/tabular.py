@@ -38,18 +38,18 @@ def log_bet(kappa, N, p):
 
 def log_kt(N, m):
     """log of the Krichevsky-Trofimov probability: one factor per observation."""
-    total, seen = 0.0, 0
+    total, num_seen = 0.0, 0
     for count in N:
         for j in range(int(count)):
-            total += math.log((j + 0.5) / (seen + m / 2))
-            seen += 1
+            total += math.log((j + 0.5) / (num_seen + m / 2))
+            num_seen += 1
     return total
 
 
 def log_e(N, p, m):
     """The logarithm of the e-process of a pair with m possible successors: the mean of the bets."""
-    bets, seen = [log_bet(kappa, N, p) for kappa in KAPPAS], N > 0
-    bets.append(log_kt(N, m) - float((N[seen] * np.log(p[seen])).sum()))
+    bets, is_seen = [log_bet(kappa, N, p) for kappa in KAPPAS], N > 0
+    bets.append(log_kt(N, m) - float((N[is_seen] * np.log(p[is_seen])).sum()))
     return float(np.logaddexp.reduce(bets) - math.log(len(bets)))
 
 
@@ -68,38 +68,38 @@ def expand(N, complete, kappas, need, r0, theta):
     n = N.sum()
     if n < 2:
         return math.inf
-    seen = [i for i in range(len(N)) if N[i] > 0]
-    kept, rare = [i for i in seen if N[i] >= r0], [i for i in seen if N[i] < r0]
-    if not kept:
+    seen_slots = [i for i in range(len(N)) if N[i] > 0]
+    frequent, rare = [i for i in seen_slots if N[i] >= r0], [i for i in seen_slots if N[i] < r0]
+    if not frequent:
         return math.inf
     p = N / n
 
     def mean(f, *args):
         return sum(f(kappa, *args) for kappa in kappas) / len(kappas)
 
-    a = {i: mean(A, N[i], p[i]) / p[i] for i in seen}
-    share = sum(p[i] for i in kept)
-    nu = sum(a[i] * p[i] for i in kept) / share
+    a = {i: mean(A, N[i], p[i]) / p[i] for i in seen_slots}
+    share = sum(p[i] for i in frequent)
+    nu = sum(a[i] * p[i] for i in frequent) / share
     W = need - mean(log_bet, N, p)
     for i in rare:
-        bend = mean(M, N[i], 1.0)
+        slope = mean(M, N[i], 1.0)
         c = a[i] * p[i] - (1 - theta) * nu * p[i]
-        if a[i] > nu or (bend > 0 and c >= bend):
+        if a[i] > nu or (slope > 0 and c >= slope):
             return math.inf
-        W += (nu - a[i]) * p[i] + (max(0.0, -bend * math.log1p(-c / bend)) if bend > 0 else 0.0)
-    e = {i: a[i] - nu for i in kept}
-    T, p_high = W + max(e.values()), {i: 1.0 for i in kept}
+        W += (nu - a[i]) * p[i] + (max(0.0, -slope * math.log1p(-c / slope)) if slope > 0 else 0.0)
+    e = {i: a[i] - nu for i in frequent}
+    T, p_high = W + max(e.values()), {i: 1.0 for i in frequent}
     for _ in range(ROUNDS):
         G_sq = 0.0
-        for i in kept:
-            bend = mean(M, N[i], p_high[i])
-            if bend <= 0:
+        for i in frequent:
+            slope = mean(M, N[i], p_high[i])
+            if slope <= 0:
                 return math.inf
-            b = min(psi_inverse(T / bend), 1 / p[i] - 1)
+            b = min(psi_inverse(T / slope), 1 / p[i] - 1)
             p_high[i] = min(p_high[i], p[i] * (1 + b))
-            G_sq += (p[i] * e[i]) ** 2 / (bend * k(b))
+            G_sq += (p[i] * e[i]) ** 2 / (slope * k(b))
         T = min(T, (math.sqrt(G_sq) / 2 + math.sqrt(G_sq / 4 + W)) ** 2)
-    least = min(mean(M, N[i], p_high[i]) / p[i] for i in kept)
+    least = min(mean(M, N[i], p_high[i]) / p[i] for i in frequent)
     if not (complete and not rare):
         least = min(least, theta * nu)
     return T / (share * least) if least > 0 else math.inf
@@ -112,16 +112,16 @@ def ball(N, m, L):
     bets = len(KAPPAS) + 1
     best, r_best = math.inf, 1
     if n > 0:
-        seen = N[N > 0]
-        best = (L + math.log(bets) + float((seen * np.log(seen / n)).sum()) - log_kt(N, m)) / n
+        positive = N[N > 0]
+        best = (L + math.log(bets) + float((positive * np.log(positive / n)).sum()) - log_kt(N, m)) / n
     for r0, theta in RARE:
         windows = [(x,) for x in KAPPAS] + list(itertools.pairwise(KAPPAS))
         for window in windows:
             eps = expand(N, complete, window, L + math.log(bets / len(window)), r0, theta)
             if eps < best:
                 best, r_best = eps, r0
-    kept = np.where(N >= r_best, N, 0.0)
-    return kept / max(kept.sum(), 1.0), best, int((kept > 0).sum()) == m
+    frequent = np.where(N >= r_best, N, 0.0)
+    return frequent / max(frequent.sum(), 1.0), best, int((frequent > 0).sum()) == m
 
 
 def highest_mean(p, eps, v, top):
@@ -131,19 +131,19 @@ def highest_mean(p, eps, v, top):
         return mean
     if not math.isfinite(eps):
         return top
-    used = p > 0
-    d = v[used] - mean
+    is_used = p > 0
+    d = v[is_used] - mean
 
     @np.errstate(divide="ignore")  # at the top itself the bound is the top
     def bound(log_x):
         t = top - mean + np.exp(np.asarray(log_x, float))
-        return mean - t * np.expm1(np.log1p(-d / t[..., None]) @ p[used] - eps)
+        return mean - t * np.expm1(np.log1p(-d / t[..., None]) @ p[is_used] - eps)
 
     grid = np.linspace(-30, 25, 221)
     best = int(np.argmin(bound(grid)))
     ends = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-    found = minimize_scalar(bound, bounds=ends, method="bounded", options={"xatol": 1e-9})
-    return min(float(found.fun), float(bound(grid[best])), float(bound(-700.0)), top)
+    optimum = minimize_scalar(bound, bounds=ends, method="bounded", options={"xatol": 1e-9})
+    return min(float(optimum.fun), float(bound(grid[best])), float(bound(-700.0)), top)
 
 
 def uniform(P, eps, H, start, is_covered=None, exponent=math.inf):
@@ -164,10 +164,10 @@ def uniform(P, eps, H, start, is_covered=None, exponent=math.inf):
     def along_paths(cost):
         c = np.zeros(S)
         for _ in range(H - 1):
-            c = np.array([max(cost[s, a] + onward(c, s, a) for a in range(num_actions)) for s in range(S)])
+            c = np.array([max(cost[s, a] + future(c, s, a) for a in range(num_actions)) for s in range(S)])
         return float(start @ c)
 
-    def onward(c, s, a):
+    def future(c, s, a):
         return c[P[s, a] > 0].max(initial=0.0) if math.isfinite(eps[s, a]) else 0.0
 
     etas = np.geomspace(2e-3, 0.6, 30)
@@ -178,14 +178,14 @@ def uniform(P, eps, H, start, is_covered=None, exponent=math.inf):
     )
     kappa = programme(np.minimum(eps, 1e200 / H), math.inf)
     is_point &= is_covered | (eps <= 1.0)
-    rest = 0.0
+    remainder = 0.0
     if programme(np.where(is_point, 0.0, np.minimum(eps, 1e200)), 1.0) > 0:
-        rest = min(eta + 2 * programme(np.where(is_point, 0.0, eps / (4 * eta)), 1.0) for eta in etas)
+        remainder = min(eta + 2 * programme(np.where(is_point, 0.0, eps / (4 * eta)), 1.0) for eta in etas)
     one_by_one = along_paths(np.where(is_point, eps, 0.0))
-    together = exponent + along_paths(np.where(is_point & ~is_covered, eps, 0.0))
-    leak = 1 - math.exp(-min(one_by_one, together))
+    joint_bound = exponent + along_paths(np.where(is_point & ~is_covered, eps, 0.0))
+    leak = 1 - math.exp(-min(one_by_one, joint_bound))
     hellinger = math.sqrt(1 - math.exp(-2 * kappa))
-    return {"pinsker": pinsker, "hellinger": hellinger, "kappa": kappa, "leak": leak, "rest": rest}
+    return {"pinsker": pinsker, "hellinger": hellinger, "kappa": kappa, "leak": leak, "rest": remainder}
 
 
 OMEGA = 0.1
@@ -208,11 +208,11 @@ def most_visits(P, eps, weight, H, start):
     for pair in np.argwhere(weight > 0):
         m = np.zeros(S)
         for _ in range(H - 1):
-            now = np.zeros(S)
+            values = np.zeros(S)
             for s, a in np.ndindex(S, num_actions):
-                onward = m[P[s, a] > 0].max(initial=0.0) if math.isfinite(eps[s, a]) else 0.0
-                now[s] = max(now[s], ((s, a) == tuple(pair)) + onward)
-            m = now
+                future = m[P[s, a] > 0].max(initial=0.0) if math.isfinite(eps[s, a]) else 0.0
+                values[s] = max(values[s], ((s, a) == tuple(pair)) + future)
+            m = values
         best = max(best, float(start @ m) / weight[tuple(pair)])
     return best
 
@@ -225,7 +225,7 @@ def paths(confidence, reward, policy, start):
     pi = policy if policy.ndim == 3 else np.eye(num_actions)[policy]
     is_point = {x: (P[x] > 0).sum() == 1 and 0 < eps[x] < math.inf for x in pairs}
     bounds = uniform(P, eps, H, start, weight > 0, exponent)
-    most, half = bounds["leak"], bounds["rest"] / 2
+    leak, half = bounds["leak"], bounds["rest"] / 2
     V, best, mass, visits = np.zeros(S), np.zeros(S), np.asarray(start, float), np.zeros(eps.shape)
     for h in reversed(range(H)):
         best = (reward[h] + P @ best).max(1)
@@ -233,17 +233,17 @@ def paths(confidence, reward, policy, start):
     for h in range(H - 1):
         visits += mass[:, None] * pi[h]
         mass = np.einsum("s,sa,sat->t", mass, pi[h], P)
-    own = 1.0
+    weight_of_path = 1.0
     if not any(visits[x] > 0 and eps[x] > 0 and not is_point[x] for x in pairs):
         one_by_one = sum(visits[x] * eps[x] for x in pairs if is_point[x])
-        together = budget * max((visits[x] / weight[x] for x in pairs if weight[x] > 0), default=0.0)
-        together += sum(visits[x] * eps[x] for x in pairs if is_point[x] and weight[x] == 0)
-        own = 1 - math.exp(-min(one_by_one, together))
-    cap, can = min(1.0, float(reward.max((1, 2)).sum())), np.asarray(start) > 0
+        joint_bound = budget * max((visits[x] / weight[x] for x in pairs if weight[x] > 0), default=0.0)
+        joint_bound += sum(visits[x] * eps[x] for x in pairs if is_point[x] and weight[x] == 0)
+        weight_of_path = 1 - math.exp(-min(one_by_one, joint_bound))
+    cap, can_start = min(1.0, float(reward.max((1, 2)).sum())), np.asarray(start) > 0
     value, highest = float(start @ V), float(start @ best)
-    below = min(cap * own, value, most * float(V[can].max()) + half)
-    above = min(cap * own, cap - value, most * (cap - float(V[can].min())) + half)
-    gap = highest + most * (cap - float(best[can].min())) + half - value + below
+    below = min(cap * weight_of_path, value, leak * float(V[can_start].max()) + half)
+    above = min(cap * weight_of_path, cap - value, leak * (cap - float(V[can_start].min())) + half)
+    gap = highest + leak * (cap - float(best[can_start].min())) + half - value + below
     return value - below, value + above, gap
 
 
@@ -287,35 +287,35 @@ class Tangent:
         if (s, a) not in self.pairs:
             return g, 0.0
         g[self.pairs.index((s, a))] += V - c
-        can = self.possible[s, a]
-        top, bottom = upi[can].max(), lo[can].min()
+        is_possible = self.possible[s, a]
+        top, bottom = upi[is_possible].max(), lo[is_possible].min()
         rho = 1 - math.exp(-self.eps[s, a]) if self.is_open[s, a] else 0.0
         middle_J = self.mean(s, a, J)
-        apart = np.array([self.size(J[i] - middle_J) for i in range(self.S)])
-        one = self.chi(s, a, apart) + self.chi(s, a, R) + rho * (top - bottom + self.mean(s, a, R))
+        sizes = np.array([self.size(J[i] - middle_J) for i in range(self.S)])
+        first = self.chi(s, a, sizes) + self.chi(s, a, R) + rho * (top - bottom + self.mean(s, a, R))
         mid = self.mean(s, a, (upi + lo) / 2 - V)
         change = np.maximum(abs(upi - V - mid), abs(lo - V - mid))
-        two = self.chi(s, a, change) + rho * max(top - c - mid, c + mid - bottom)
-        return g, min(one, two, 2 * cap_next)
+        second = self.chi(s, a, change) + rho * max(top - c - mid, c + mid - bottom)
+        return g, min(first, second, 2 * cap_next)
 
-    def rise(self, s, a, J, B, up, lo):
+    def rise(self, s, a, J, B, upper, lo):
         """By how much the best value of a pair may exceed Q + g.u."""
         if not math.isfinite(self.eps[s, a]):
             return math.inf
-        can, middle_J = self.possible[s, a], self.mean(s, a, J)
+        is_possible, middle_J = self.possible[s, a], self.mean(s, a, J)
         rho = 1 - math.exp(-self.eps[s, a]) if self.is_open[s, a] else 0.0
-        apart = np.array([self.size(J[i] - middle_J) for i in range(self.S)])
-        beyond = rho * (up[can].max() - lo[can].min() + self.mean(s, a, B))
-        return self.high(s, a, B, 0.0) + self.chi(s, a, apart) + beyond
+        sizes = np.array([self.size(J[i] - middle_J) for i in range(self.S)])
+        excess = rho * (upper[is_possible].max() - lo[is_possible].min() + self.mean(s, a, B))
+        return self.high(s, a, B, 0.0) + self.chi(s, a, sizes) + excess
 
     def bounds(self, reward, policy, start):
         """value, low, high, interval, tangent at the start."""
-        V, up, upi, lo, D, *_ = self.values(reward, policy)
+        V, upper, upi, lo, D, *_ = self.values(reward, policy)
         return {
             "value": V[start],
             "low": lo[start],
             "high": upi[start],
-            "interval": up[start] - lo[start],
+            "interval": upper[start] - lo[start],
             "tangent": D[start],
         }
 
@@ -329,19 +329,21 @@ class Tangent:
         """V, up, upi, lo, D, R, B, J of every state at the first step."""
         H, S, X = len(reward), self.S, len(self.pairs)
         caps = [min(1.0, float(reward[h:].max((1, 2)).sum())) for h in range(H)] + [0.0]
-        V, up, upi, lo, D, R, B, J = *(np.zeros(S) for _ in range(7)), np.zeros((S, X, S))
+        V, upper, upi, lo, D, R, B, J = *(np.zeros(S) for _ in range(7)), np.zeros((S, X, S))
         for h in reversed(range(H)):
-            now = [np.zeros(S) for _ in range(7)] + [np.zeros((S, X, S))]
+            current = [np.zeros(S) for _ in range(7)] + [np.zeros((S, X, S))]
             for s in range(S):
                 for x, y in zip(
-                    now,
-                    self.state(h, s, reward[h, s], policy[h, s], caps[h : h + 2], V, up, upi, lo, D, R, B, J),
+                    current,
+                    self.state(
+                        h, s, reward[h, s], policy[h, s], caps[h : h + 2], V, upper, upi, lo, D, R, B, J
+                    ),
                 ):
                     x[s] = y
-            V, up, upi, lo, D, R, B, J = now
-        return V, up, upi, lo, D, R, B, J
+            V, upper, upi, lo, D, R, B, J = current
+        return V, upper, upi, lo, D, R, B, J
 
-    def state(self, h, s, r, pi, caps, V, up, upi, lo, D, R, B, J):
+    def state(self, h, s, r, pi, caps, V, up_values, upi, lo, D, R, B, J):
         cap, cap_next = caps
         actions = range(self.num_actions)
         row = [self.P[s, a] if math.isfinite(self.eps[s, a]) else np.zeros(self.S) for a in actions]
@@ -350,22 +352,22 @@ class Tangent:
         own_J = sum(pi[a] * g[a] for a in actions)
         own_row = sum(pi[a] * row[a] for a in actions)
         value, size = float(pi @ Q), self.size(own_J)
-        rest = min(float(sum(pi[a] * loc[a] for a in actions) + own_row @ R), cap + size)
+        total = min(float(sum(pi[a] * loc[a] for a in actions) + own_row @ R), cap + size)
         upper = np.array([min(cap, r[a] + self.high(s, a, upi, cap_next)) for a in actions])
         lower = np.array([max(0.0, r[a] - self.high(s, a, -lo, 0.0)) for a in actions])
-        low = max(float(pi @ lower), value - size - rest)
-        high = min(float(pi @ upper), value + size + rest)
+        low = max(float(pi @ lower), value - size - total)
+        high = min(float(pi @ upper), value + size + total)
         d, b = 0.0, 0.0
         for a in actions:
             by_slopes = Q[a] - value + self.size(g[a] - own_J) + (1 - pi[a]) * loc[a]
             by_slopes += sum(pi[b] * loc[b] for b in actions if b != a) + float(abs(row[a] - own_row) @ R)
-            star = min(cap, r[a] + self.high(s, a, up, cap_next))
+            star = min(cap, r[a] + self.high(s, a, up_values, cap_next))
             d = max(d, min(min(upper[a] - low, by_slopes) + self.high(s, a, D, cap_next), star - low))
-            above = Q[a] - value + self.size(g[a] - own_J) + self.rise(s, a, J, B, up, lo)
+            above = Q[a] - value + self.size(g[a] - own_J) + self.rise(s, a, J, B, up_values, lo)
             b = max(b, min(above, star - value + size))
-        b = min(b, d + rest)
-        d = min(d, b + rest)
+        b = min(b, d + total)
+        d = min(d, b + total)
         best = min(
-            cap, max(r[a] + self.high(s, a, up, cap_next) for a in actions), high + d, value + size + b
+            cap, max(r[a] + self.high(s, a, up_values, cap_next) for a in actions), high + d, value + size + b
         )
-        return value, best, high, low, min(d, best - low, cap), rest, b, own_J
+        return value, best, high, low, min(d, best - low, cap), total, b, own_J

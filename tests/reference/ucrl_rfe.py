@@ -30,7 +30,7 @@ class Regression:
         self.b = self.b + weight * y * x
 
 
-def phi_of(phi, s, a, V):
+def phi_of_pair(phi, s, a, V):
     return sum(phi[s, a, x] * V[x] for x in range(len(V)))
 
 
@@ -41,17 +41,17 @@ def plan(phi, theta, Sigma, beta, reward, cap):
     for h in reversed(range(H)):
         for s in range(S):
             for a in range(A):
-                x = phi_of(phi, s, a, V[h + 1])
+                x = phi_of_pair(phi, s, a, V[h + 1])
                 optimistic = reward[h, s, a] + x @ theta[h] + beta * norm_inv(x, Sigma[h])
                 Q[h, s, a] = min(max(optimistic, 0.0), cap)
             V[h, s] = Q[h, s].max()
     return Q, V
 
 
-def attained(phi, f, Sigma):
+def attained_norm(phi, f, Sigma):
     """||phi_f(s,a)|| in the inverse norm, f [S, A, S] of every pair."""
     S, A = phi.shape[:2]
-    return np.array([[norm_inv(phi_of(phi, s, a, f[s, a]), Sigma) for a in range(A)] for s in range(S)])
+    return np.array([[norm_inv(phi_of_pair(phi, s, a, f[s, a]), Sigma) for a in range(A)] for s in range(S)])
 
 
 def widest(phi, Sigma):
@@ -76,4 +76,4 @@ def regress_on_maximisers(regression, phi, f, s, a):
     H = len(a)
     for h in range(H):
         u = (H - 1 - h) * f[s[h], a[h]]
-        regression.add(phi_of(phi, s[h], a[h], u), u[s[h + 1]])
+        regression.add(phi_of_pair(phi, s[h], a[h], u), u[s[h + 1]])

@@ -5,7 +5,7 @@ UCRL-RFE+ prints the same with nu for sigma^2 and one model for all steps. Nothi
 
 import numpy as np
 
-from tests.reference.ucrl_rfe import norm_inv, phi_of
+from tests.reference.ucrl_rfe import norm_inv, phi_of_pair
 
 
 def clip(x, low, high):
@@ -21,7 +21,7 @@ def regress(first, second, phi, V, s, a, check, tilde):
     sigma_sq = np.zeros(H)
     rows = []
     for h in range(H):
-        phi_V, phi_V2 = phi_of(phi, s[h], a[h], V[h + 1]), phi_of(phi, s[h], a[h], V[h + 1] ** 2)
+        phi_V, phi_V2 = phi_of_pair(phi, s[h], a[h], V[h + 1]), phi_of_pair(phi, s[h], a[h], V[h + 1] ** 2)
         Var = clip(phi_V2 @ second[h].theta(), 0, H**2) - clip(phi_V @ first[h].theta(), 0, H) ** 2
         E = min(H**2, 2 * H * check * norm_inv(phi_V, first[h].Sigma)) + min(
             H**2, tilde * norm_inv(phi_V2, second[h].Sigma)

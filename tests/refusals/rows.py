@@ -106,8 +106,12 @@ EPISODES_ROWS: list[Row] = [
 ]
 FUNCTION_ROWS: list[Row] = [  # functions in place of rewards
     *(
-        ({"reward": x}, f"the reward function gives no number at (h, s, a) = (0, 0, 0): {words}", RewardError)
-        for x, words in (
+        (
+            {"reward": x},
+            f"the reward function gives no number at (h, s, a) = (0, 0, 0): {message}",
+            RewardError,
+        )
+        for x, message in (
             (lambda h, s, a: 10**400, "OverflowError: int too large to convert to float"),
             (lambda h, s, a: -(10**400), "OverflowError: int too large to convert to float"),
             (lambda h, s, a: "much", "ValueError: could not convert string to float: 'much'"),

@@ -1,4 +1,4 @@
-"""Rewards, logs, runs and what they are asked."""
+"""Bad arguments of rewards, logs and the methods of runs."""
 
 import numpy as np
 
@@ -58,7 +58,7 @@ TABLE: dict[str, Function] = {
     ),
     "certify": Function(hf.certify, {"problem": PROBLEM, "episodes": (STATES, ACTIONS)}, EPISODES_ROWS),
     "run.plan": Function(
-        lambda **given: run().plan(**given),
+        lambda **options: run().plan(**options),
         {"reward": REWARD},
         [
             *SCALE_ROWS,
@@ -75,7 +75,7 @@ TABLE: dict[str, Function] = {
         ],
     ),
     "run.certificate": Function(
-        lambda **given: run().certificate(**given),
+        lambda **options: run().certificate(**options),
         {},
         [
             *(
@@ -85,10 +85,10 @@ TABLE: dict[str, Function] = {
             *(({"delta": x}, f"delta is {short_repr(x)}") for x in HUGE_ROWS),
         ],
     ),
-    "run.resume": Function(lambda **given: run().resume(**given), {"episodes": 1}, PROGRESS_ROWS),
+    "run.resume": Function(lambda **options: run().resume(**options), {"episodes": 1}, PROGRESS_ROWS),
     "to_gymnasium": Function(PROBLEM.to_gymnasium, {"reward": REWARD}, FUNCTION_ROWS),
     "make": Function(
-        lambda name, **given: hf.make(name, **given),
+        lambda name, **options: hf.make(name, **options),
         {"name": "river-swim"},
         [
             *(({"states": x}, f"states is {short_repr(x)}") for x in HUGE_ROWS),

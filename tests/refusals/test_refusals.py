@@ -22,19 +22,19 @@ TABLE: dict[str, Function] = runs.TABLE | explorations.TABLE | problems.TABLE | 
 @pytest.mark.parametrize("name", TABLE)
 def test_bad_arguments_are_refused(name: str, subtests: pytest.Subtests, tmp_path: Path) -> None:
     call, valid, rows = TABLE[name]
-    for changes, words, *error in rows:
+    for changes, pattern, *error in rows:
         if "progress" in changes and "explore" in name:
             changes = changes | {"out": tmp_path / "a"}  # must not be created
         with subtests.test(", ".join(f"{key}={short_repr(x)}" for key, x in changes.items())):
-            with pytest.raises(HorizonfreeError) as caught:
+            with pytest.raises(HorizonfreeError) as caught_error:
                 call(**valid | changes)
-            message = str(caught.value)
+            message = str(caught_error.value)
             assert len(message) < 600
-            place = 0
-            for part in words.split(" … "):
-                assert part in message[place:]
-                place = message.index(part, place) + len(part)
-            assert isinstance(caught.value, tuple(error) or HorizonfreeError)
+            position = 0
+            for part in pattern.split(" … "):
+                assert part in message[position:]
+                position = message.index(part, position) + len(part)
+            assert isinstance(caught_error.value, tuple(error) or HorizonfreeError)
     assert not list(tmp_path.iterdir())
 
 

@@ -9,7 +9,7 @@ from horizonfree import report
 from horizonfree.runs import certificates
 from horizonfree.runs.run import Run
 
-from .worlds import grid
+from .example_runs import grid
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,7 +35,7 @@ def figures(run: Run, _few_radii: None) -> "dict[str, Figure]":
 @pytest.fixture(autouse=True, scope="package")
 def _few_radii() -> Iterator[None]:
     """Of how wrong the class may be: a curve of few points, since a page takes longest over it."""
-    with pytest.MonkeyPatch.context() as changed:
-        changed.setattr(certificates, "GRID", (0.0, 1e-3, 1e-1))
-        changed.setattr(certificates, "NUM_BISECTIONS", 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(certificates, "GRID", (0.0, 1e-3, 1e-1))
+        patch.setattr(certificates, "NUM_BISECTIONS", 2)
         yield

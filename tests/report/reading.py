@@ -34,7 +34,7 @@ class Page(HTMLParser):
 
 
 def stands_alone(text: str) -> Page:
-    """Nothing is asked for outside the file, nothing runs, ids are unique, every colour follows the theme."""
+    """The page loads no other file and runs no script, ids are unique, every colour follows the theme."""
     page = Page(text)
     assert all(link.startswith(("#", "data:")) for link in page.links)
     assert all(link.startswith("#") for link in re.findall(r"url\(['\"]?([^)]*)", text))

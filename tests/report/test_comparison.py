@@ -13,8 +13,8 @@ from horizonfree.report import facts as ft
 from horizonfree.report.page import summary_row
 from horizonfree.runs.run import Run
 
+from .example_runs import grid, rejected_run
 from .reading import stands_alone
-from .worlds import grid, rejected
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,19 +40,19 @@ def test_a_comparison_ranks_by_what_is_proved(tmp_path: Path, pair: dict[str, Ru
 
 
 def test_runs_that_chance_may_order_have_no_winner(tmp_path: Path, run: Run) -> None:
-    """The same run twice, and gaps that differ by 19 and by 21 percent."""
+    """One run under two names, then gaps that differ by 19 and by 21 percent."""
     text = report.write_comparison({"one": run, "two": run}, tmp_path / "c.html").read_text(encoding="utf-8")
     assert "one, two have the smallest" in stands_alone(text).text
     assert 'class="best"' not in text
-    found = {name: ft.compute_facts(run) for name in ("one", "two")}
-    eps = found["one"].certificate.eps
+    facts = {name: ft.compute_facts(run) for name in ("one", "two")}
+    eps = facts["one"].certificate.eps
     for times, ahead in ((1.19, ["one", "two"]), (1.21, ["one"])):
-        certificate = replace(found["two"].certificate, eps=times * eps)
-        assert page._best_runs(found | {"two": replace(found["two"], certificate=certificate)}) == ahead
+        certificate = replace(facts["two"].certificate, eps=times * eps)
+        assert page._best_runs(facts | {"two": replace(facts["two"], certificate=certificate)}) == ahead
 
 
 def test_a_comparison_of_different_problems_says_so(tmp_path: Path, run: Run) -> None:
-    text = report.write_comparison({"a": run, "b": rejected()}, tmp_path / "c.html").read_text(
+    text = report.write_comparison({"a": run, "b": rejected_run()}, tmp_path / "c.html").read_text(
         encoding="utf-8"
     )
     page = stands_alone(text)
@@ -62,9 +62,9 @@ def test_a_comparison_of_different_problems_says_so(tmp_path: Path, run: Run) ->
 
 
 def test_a_loss_is_never_told_below_zero(run: Run) -> None:
-    found = ft.compute_facts(run, 0.05)
-    rounded = facts.Moment(found.episodes, 0.5, 0.0, 1.0, true_gap=-2.776e-17)
-    assert summary_row(replace(found, history=[rounded]))["worst_true_gap"] == 0
+    run_facts = ft.compute_facts(run, 0.05)
+    rounded = facts.Moment(run_facts.episodes, 0.5, 0.0, 1.0, true_gap=-2.776e-17)
+    assert summary_row(replace(run_facts, history=[rounded]))["worst_true_gap"] == 0
 
 
 def test_nothing_to_compare_is_refused(tmp_path: Path) -> None:
@@ -75,9 +75,9 @@ def test_nothing_to_compare_is_refused(tmp_path: Path) -> None:
 def test_figures_are_written_as_svg_and_png(tmp_path: Path, run: Run, figures: "dict[str, Figure]") -> None:
     names = {"gap", "robustness", "states", "weights", "records", "plan-1", "plan-2", "plan-3", "plan-4"}
     assert set(figures) == names
-    written = report.write_figures(run, tmp_path / "figures")
-    assert {path.name for path in written} == {f"{name}.{kind}" for name in names for kind in ("svg", "png")}
-    for path in written:
+    paths = report.write_figures(run, tmp_path / "figures")
+    assert {path.name for path in paths} == {f"{name}.{kind}" for name in names for kind in ("svg", "png")}
+    for path in paths:
         start = path.read_bytes()[:8]
         assert start == b"\x89PNG\r\n\x1a\n" if path.suffix == ".png" else start.startswith(b"<?xml")
     with pytest.raises(OptionError, match="format is 'pdf'"):

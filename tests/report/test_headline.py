@@ -16,8 +16,8 @@ from horizonfree.report.facts import goals_certificate
 from horizonfree.report.page import bound
 from horizonfree.runs.run import Run
 
+from .example_runs import rejected_run
 from .reading import Page
-from .worlds import rejected
 
 INTERVALS = [
     (0.6532, 0.7581, "[0.65, 0.76]"),
@@ -34,9 +34,9 @@ INTERVALS = [
 
 
 def test_intervals_are_written_for_people(subtests: pytest.Subtests) -> None:
-    for low, high, words in INTERVALS:
-        with subtests.test(words):
-            assert interval(low, high) == words
+    for low, high, text in INTERVALS:
+        with subtests.test(text):
+            assert interval(low, high) == text
 
 
 @given(st.floats(-1e4, 1e4), st.floats(0, 1e4))
@@ -50,9 +50,9 @@ def test_intervals_are_rounded_outwards_and_by_little(low: float, width: float) 
 
 def test_the_headline_is_the_largest_gap_of_the_goals(run: Run) -> None:
     gaps = [run.plan(hf.goal(run.problem, s)).gap for s in range(16)]
-    found = goals_certificate(run)
-    assert found.eps == pytest.approx(max(gaps))
-    assert found.summary().startswith("all 16 goals: suboptimality at most ")
+    certificate = goals_certificate(run)
+    assert certificate.eps == pytest.approx(max(gaps))
+    assert certificate.summary().startswith("all 16 goals: suboptimality at most ")
     facts = ft.compute_facts(run)
     assert facts.family_name == "all 16 goals"
     assert facts.hardest_goal == ft.state_text(run.problem, int(np.argmax(gaps)))
@@ -63,9 +63,11 @@ def test_many_goals_are_thinned_and_counted(run: Run, monkeypatch: pytest.Monkey
     monkeypatch.setattr(facts_module, "MAX_SCORED_GOALS", 5)
     states = facts_module.goal_states(run).scored
     gaps = [run.plan(hf.goal(run.problem, int(s))).gap for s in states]
-    found = goals_certificate(run)
-    assert found.eps == pytest.approx(max(gaps))
-    assert found.summary().startswith("worst of 5 goals, evenly spaced among 16: suboptimality at most ")
+    certificate = goals_certificate(run)
+    assert certificate.eps == pytest.approx(max(gaps))
+    assert certificate.summary().startswith(
+        "worst of 5 goals, evenly spaced among 16: suboptimality at most "
+    )
     facts = ft.compute_facts(run)
     assert facts.family_name == "worst of 5 goals"
     assert facts.hardest_goal == ft.state_text(run.problem, int(states[np.argmax(gaps)]))
@@ -73,29 +75,29 @@ def test_many_goals_are_thinned_and_counted(run: Run, monkeypatch: pytest.Monkey
 
 def test_a_report_opens_with_the_goals_and_then_every_reward(text: str, run: Run) -> None:
     lead = Page(text[: text.index("<figure>")]).text
-    goals, every = run.certificate(rewards="goals"), run.certificate()
+    goals, every_reward = run.certificate(rewards="goals"), run.certificate()
     first = lead.index(f"all 16 goals: suboptimality at most {bound(goals.eps)}")
-    assert first < lead.index(f"of total at most 1: suboptimality at most {bound(every.eps)}")
-    for forecast in (goals.forecast, every.forecast):
+    assert first < lead.index(f"of total at most 1: suboptimality at most {bound(every_reward.eps)}")
+    for forecast in (goals.forecast, every_reward.forecast):
         assert forecast
         assert forecast in lead
-    whole = Page(text).text
+    page_text = Page(text).text
     for title, _, table in ft.example_rewards(run.problem):
         plan = run.plan(table)
-        assert title in whole
-        assert f"95% confidence interval {interval(plan.value_low, plan.value_high)}" in whole
+        assert title in page_text
+        assert f"95% confidence interval {interval(plan.value_low, plan.value_high)}" in page_text
 
 
 def test_what_is_refuted_has_no_interval(tmp_path: Path) -> None:
-    text = report.write_report(rejected(), tmp_path / "r.html").read_text(encoding="utf-8")
-    after = text[text.index("Plans for single rewards") :]
-    assert "confidence interval [" not in Page(after).text
+    text = report.write_report(rejected_run(), tmp_path / "r.html").read_text(encoding="utf-8")
+    plans_text = text[text.index("Plans for single rewards") :]
+    assert "confidence interval [" not in Page(plans_text).text
 
 
 def test_rows_of_a_comparison_have_both_certificates(tmp_path: Path, run: Run) -> None:
     (row,) = report.compare({"a": run})
-    goals, every = run.certificate(rewards="goals"), run.certificate()
-    assert (row["goals_gap"], row["certified_gap"]) == (goals.eps, every.eps)
-    assert (row["goals_summary"], row["forecast"]) == (goals.summary(), every.forecast)
+    goals, every_reward = run.certificate(rewards="goals"), run.certificate()
+    assert (row["goals_gap"], row["certified_gap"]) == (goals.eps, every_reward.eps)
+    assert (row["goals_summary"], row["forecast"]) == (goals.summary(), every_reward.forecast)
     page = Page(report.write_comparison({"a": run}, tmp_path / "c.html").read_text(encoding="utf-8"))
-    assert f"{bound(goals.eps)} {bound(every.eps)} " in " ".join(page.text.split())
+    assert f"{bound(goals.eps)} {bound(every_reward.eps)} " in " ".join(page.text.split())

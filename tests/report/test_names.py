@@ -1,4 +1,4 @@
-"""Names of somebody else's in pictures: shown letter by letter, whatever Matplotlib would make of them."""
+"""Names in pictures are shown letter by letter, also where Matplotlib would interpret them."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -19,8 +19,8 @@ from horizonfree.report.draw import Picture, pictures, write_pictures
 from horizonfree.report.facts import Facts, compute_facts
 from horizonfree.runs.run import Run
 
+from .example_runs import river
 from .reading import stands_alone
-from .worlds import river
 
 NAMES = [
     "$5",
@@ -49,11 +49,11 @@ def letters(name: str) -> str:
 def texts(svg: str) -> list[str]:
     """Every text in a picture, which is well-formed, without letters of no width."""
     root = ElementTree.fromstring(svg)
-    found = ("".join(x.itertext()) for x in root.iter() if x.tag.rpartition("}")[2] == "text")
-    return [text.replace("\u200b", "").strip() for text in found]
+    contents = ("".join(x.itertext()) for x in root.iter() if x.tag.rpartition("}")[2] == "text")
+    return [text.replace("\u200b", "").strip() for text in contents]
 
 
-def drawn(svg: str) -> set[str]:
+def drawn_texts(svg: str) -> set[str]:
     """Every text in a picture whose letters are drawn as shapes: Matplotlib notes it beside them."""
     ElementTree.fromstring(svg)
     return {x.replace("\u200b", "") for x in re.findall("<!-- (.*?) -->", svg)}
@@ -64,38 +64,40 @@ def svgs(page: str) -> Iterator[str]:
 
 
 @cache
-def found() -> Facts:
-    """What reports say of a problem with cells; names decide none of it."""
+def grid_facts() -> Facts:
+    """The facts of a problem with cells; they do not depend on names."""
     return compute_facts(river())
 
 
-def called(*actions: str, name: str = "river") -> Facts:
-    """The same in a world whose actions, and which itself, are called so."""
-    problem = found().problem
+def facts_with_names(*actions: str, name: str = "river") -> Facts:
+    """The facts of the grid with these names of its actions and of the problem."""
+    problem = grid_facts().problem
     return replace(
-        found(), problem=replace(problem, name=name, layout=problem.layout | {"actions": [*actions]})
+        grid_facts(), problem=replace(problem, name=name, layout=problem.layout | {"actions": [*actions]})
     )
 
 
 def plans(facts: Facts) -> dict[str, Picture]:
     """Figures with the names of actions."""
     with theme.style():
-        drawn = {f"plan-{i + 1}": draw.plan(facts.problem, x) for i, x in enumerate(facts.examples)}
-    return {name: Picture(figure, theme.to_svg(figure, name)) for name, figure in drawn.items()}
+        figures = {f"plan-{i + 1}": draw.plan(facts.problem, x) for i, x in enumerate(facts.examples)}
+    return {name: Picture(figure, theme.to_svg(figure, name)) for name, figure in figures.items()}
 
 
 @pytest.fixture(scope="module")
-def page_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """The page about a world in which everything has one name; of its figures only those of plans speak of it."""
-    usual = pictures(found())
+def write_page(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """The page of a problem in which everything has one name; only the figures of plans show it."""
+    default_pictures = pictures(grid_facts())
 
     @cache
-    def written(name: str) -> str:
-        facts = called(name, name, name=name)
-        path = page.write_page(facts, tmp_path_factory.mktemp("named") / "r.html", usual | plans(facts))
+    def write(name: str) -> str:
+        facts = facts_with_names(name, name, name=name)
+        path = page.write_page(
+            facts, tmp_path_factory.mktemp("named") / "r.html", default_pictures | plans(facts)
+        )
         return path.read_text(encoding="utf-8")
 
-    return written
+    return write
 
 
 @pytest.fixture(scope="module")
@@ -104,12 +106,12 @@ def facts_of_grid(run: Run) -> Facts:
 
 
 @pytest.fixture
-def _known(facts_of_grid: Facts, monkeypatch: pytest.MonkeyPatch) -> None:
+def _stub_facts(facts_of_grid: Facts, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every page is about the grid, whose facts are found once."""
     monkeypatch.setattr(page, "compute_facts", lambda *_, **__: facts_of_grid)
 
 
-@pytest.mark.usefixtures("_known")
+@pytest.mark.usefixtures("_stub_facts")
 @pytest.mark.filterwarnings("ignore:Glyph")
 def test_a_comparison_shows_every_name_letter_by_letter(
     run: Run, tmp_path: Path, subtests: pytest.Subtests
@@ -121,9 +123,9 @@ def test_a_comparison_shows_every_name_letter_by_letter(
             text = path.read_text(encoding="utf-8")
             stands_alone(text)
             (picture,) = svgs(text)
-            found = texts(picture)
-            assert "first" in found
-            assert letters(name).strip() in found
+            labels = texts(picture)
+            assert "first" in labels
+            assert letters(name).strip() in labels
 
 
 def test_names_that_begin_with_an_underscore_are_in_the_legend(run: Run, tmp_path: Path) -> None:
@@ -134,25 +136,25 @@ def test_names_that_begin_with_an_underscore_are_in_the_legend(run: Run, tmp_pat
 
 @pytest.mark.filterwarnings("ignore:Glyph")
 def test_a_report_is_complete_and_shows_the_names_of_actions(
-    page_of: Callable[[str], str], subtests: pytest.Subtests
+    write_page: Callable[[str], str], subtests: pytest.Subtests
 ) -> None:
     """An action without a name is its number; of several words the last is shown, of long ones the beginning."""
     for name in (*NAMES, *CONTROL, FOREIGN):
         with subtests.test(ascii(name)):
-            text = page_of(name)
+            text = write_page(name)
             assert text.rstrip().endswith("</html>")
             stands_alone(text)
-            shown = [text for picture in svgs(text) for text in texts(picture)]
-            words = name.split()
-            if words:
-                assert any(text and letters(words[-1]).startswith(text) for text in shown), shown
+            labels = [text for picture in svgs(text) for text in texts(picture)]
+            parts = name.split()
+            if parts:
+                assert any(text and letters(parts[-1]).startswith(text) for text in labels), labels
             else:
-                assert {"0", "1"} & set(shown)
+                assert {"0", "1"} & set(labels)
 
 
 @pytest.mark.parametrize("names", [["$a$", "$"], ["_x", ""], ["\ud800", "a$b"], ["\0", "\x1b"]], ids=ascii)
 def test_figures_are_written_in_both_formats(names: list[str], tmp_path: Path) -> None:
-    for path in write_pictures(plans(called(*names)), tmp_path):
+    for path in write_pictures(plans(facts_with_names(*names)), tmp_path):
         if path.suffix == ".svg":
             assert texts(path.read_text(encoding="utf-8"))
         else:
@@ -174,7 +176,7 @@ def test_a_contest_shows_every_explorer(
     path = tmp_path / f"figure.{kind}"
     save_figure(plot_comparison(rows), path)
     if kind == "svg":
-        assert {"optimal-design", letters(name)} <= drawn(path.read_text(encoding="utf-8"))
+        assert {"optimal-design", letters(name)} <= drawn_texts(path.read_text(encoding="utf-8"))
 
 
 def test_the_words_of_a_figure_are_not_changed() -> None:

@@ -20,8 +20,8 @@ from horizonfree.report.draw import draw_all
 from horizonfree.report.page import bound, number, write_page
 from horizonfree.runs.run import Run
 
+from .example_runs import grid, logged, rejected_run, river, run_of_known_kernel, unlabelled
 from .reading import Page, stands_alone
-from .worlds import grid, known_world, logged, rejected, river, unlabelled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,7 +52,7 @@ def test_bounds_are_never_rounded_down(subtests: pytest.Subtests) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "expected"),
     [
         (
             grid,
@@ -65,9 +65,9 @@ def test_bounds_are_never_rounded_down(subtests: pytest.Subtests) -> None:
                 "zoned-grid",
             ],
         ),
-        (known_world, ["Nothing is unknown", "suboptimality at most"]),
+        (run_of_known_kernel, ["Nothing is unknown", "suboptimality at most"]),
         (
-            rejected,
+            rejected_run,
             ["The data contradict the model class", "model rejected", "if the model class were correct"],
         ),
         (logged, ["river", "50 logged episodes", "estimated from logged episodes"]),
@@ -75,20 +75,20 @@ def test_bounds_are_never_rounded_down(subtests: pytest.Subtests) -> None:
     ],
 )
 def test_a_report_says_what_matters_and_stands_alone(
-    tmp_path: Path, make: Callable[[], Run], said: list[str]
+    tmp_path: Path, make: Callable[[], Run], expected: list[str]
 ) -> None:
     run = make()
     path = report.write_report(run, tmp_path / "deep" / "report.html")
     text = path.read_text(encoding="utf-8")
     page = stands_alone(text)
-    for words in [
-        *said,
+    for sentence in [
+        *expected,
         f"{run.problem.name}: {run.episodes} ",
         "Settings and versions",
         "numpy",
         "Plans for single rewards",
     ]:
-        assert words in page.text
+        assert sentence in page.text
     assert list(path.parent.iterdir()) == [path]
     if not run.is_simulated:
         assert "true suboptimality at" not in page.text
@@ -99,15 +99,15 @@ def test_a_report_says_what_matters_and_stands_alone(
 
 def test_every_figure_says_what_is_seen(text: str, run: Run, figures: Figures) -> None:
     """Its alternative text has the numbers that it shows."""
-    told = [html.unescape(label) for label in re.findall(r'<svg role="img" aria-label="([^"]*)"', text)]
-    assert len(told) == len(figures)
-    for shown in (
+    labels = [html.unescape(label) for label in re.findall(r'<svg role="img" aria-label="([^"]*)"', text)]
+    assert len(labels) == len(figures)
+    for figure_text in (
         f"{run.certificate().eps:.3g} after {run.episodes:,}",
         f"{run.weights[0]:.3g}, from",
         "Visits of",
     ):
-        assert sum(shown in label for label in told) == 1
-    assert sum("First action at the start" in label for label in told) == 4
+        assert sum(figure_text in label for label in labels) == 1
+    assert sum("First action at the start" in label for label in labels) == 4
 
 
 def test_maps_have_a_bar_from_the_lowest_to_the_highest_value(run: Run, figures: Figures) -> None:
@@ -155,10 +155,10 @@ def test_an_explorer_that_was_given_a_reward_is_not_called_reward_free(tmp_path:
 
 
 def test_every_part_of_the_certificate_is_explained_and_nothing_else(text: str, run: Run) -> None:
-    words = text[text.index("Terms on this page") : text.index("</details>")]
-    explained = set(re.findall(r"<dt>(\w+)</dt>", words))
-    assert set(run.certificate().parts) <= explained
-    assert "beta" not in explained  # of linear MDPs
+    terms = text[text.index("Terms on this page") : text.index("</details>")]
+    explained_terms = set(re.findall(r"<dt>(\w+)</dt>", terms))
+    assert set(run.certificate().parts) <= explained_terms
+    assert "beta" not in explained_terms  # of linear MDPs
     assert set(run.certificate(method="direct").parts) <= set(MEANINGS)
 
 
@@ -178,24 +178,24 @@ def test_a_reconstruction_is_called_one(tmp_path: Path, run: Run) -> None:
 def test_thinned_goals_are_counted_where_the_worst_is_told(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def told() -> tuple[str, str, str]:
-        page, both, found = tmp_path / "r.html", tmp_path / "c.html", ft.compute_facts(run)
-        write_page(found, page)
-        report.write_comparison({"one": run, "two": run}, both)
-        texts = (Page(path.read_text(encoding="utf-8")).text for path in (page, both))
-        return *texts, draw_all(found)["gap"].axes[1].get_title(loc="left")
+    def write_pages() -> tuple[str, str, str]:
+        page, comparison_text, facts = tmp_path / "r.html", tmp_path / "c.html", ft.compute_facts(run)
+        write_page(facts, page)
+        report.write_comparison({"one": run, "two": run}, comparison_text)
+        texts = (Page(path.read_text(encoding="utf-8")).text for path in (page, comparison_text))
+        return *texts, draw_all(facts)["gap"].axes[1].get_title(loc="left")
 
-    page, both, title = told()
+    page, comparison_text, title = write_pages()
     assert "true suboptimality at the worst goal;" in page
-    assert "true, worst goal " in both
+    assert "true, worst goal " in comparison_text
     assert title == "true suboptimality, worst goal"
-    assert "were evaluated" not in page + both
+    assert "were evaluated" not in page + comparison_text
     monkeypatch.setattr(facts, "MAX_SCORED_GOALS", 5)
-    page, both, title = told()
+    page, comparison_text, title = write_pages()
     assert "true suboptimality at the worst of 5 goals;" in page
     assert "(5 of 16 were evaluated, evenly spaced)" in page
-    assert "true, worst of 5 goals " in both
-    assert both.count("5 of 16 goals were evaluated") == 2
+    assert "true, worst of 5 goals " in comparison_text
+    assert comparison_text.count("5 of 16 goals were evaluated") == 2
     assert title == "true suboptimality, worst of 5 goals"
     other = river()  # four goals
     report.write_comparison({"many": run, "few": other}, tmp_path / "mixed.html")
@@ -214,7 +214,7 @@ def test_the_same_run_gives_the_same_bytes(tmp_path: Path, text: str, run: Run) 
 
 
 def test_names_are_text_and_never_markup(tmp_path: Path) -> None:
-    run = known_world()
+    run = run_of_known_kernel()
     run = replace(run, problem=replace(run.problem, name="<script>alert(1)</script>"))
     stands_alone(report.write_report(run, tmp_path / "r.html").read_text(encoding="utf-8"))
     text = report.write_comparison({"<img src=x>": run}, tmp_path / "c.html").read_text(encoding="utf-8")
@@ -226,16 +226,16 @@ def test_a_report_that_cannot_be_written_leaves_the_old_one(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is refused before anything is computed."""
-    target, found = tmp_path / "report.html", ft.compute_facts(run)
+    target, facts = tmp_path / "report.html", ft.compute_facts(run)
     target.mkdir()
     monkeypatch.setattr("horizonfree.report.page.compute_facts", None)
     for write in (
         partial(report.write_report, run),
         partial(report.write_comparison, {"a": run}),
-        partial(write_page, found),
+        partial(write_page, facts),
     ):
         for path in (target, tmp_path):
-            with pytest.raises(IsADirectoryError) as refused:
+            with pytest.raises(IsADirectoryError) as error:
                 write(path)
-            assert refused.value.filename == str(path)
+            assert error.value.filename == str(path)
     assert list(tmp_path.iterdir()) == [target]

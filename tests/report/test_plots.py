@@ -46,16 +46,16 @@ def test_zero_is_drawn_as_zero_and_logarithmic_axes_span_the_data():
     low, high = ax.get_xlim()
     assert low <= 10
     assert high >= 1000
-    without = new_axes()
-    draw_bands(without, {"a": {1: [1e-3], 2: [0.5]}}, {})
-    assert without.get_yscale() == "log"
+    without_zero = new_axes()
+    draw_bands(without_zero, {"a": {1: [1e-3], 2: [0.5]}}, {})
+    assert without_zero.get_yscale() == "log"
     band = new_axes()
     draw_bands(band, {"a": {1: [0, 0, 0.2, 0.3, 0.4], 2: [0.01, 0.01, 0.01]}}, {})
     assert band.get_yscale() == "symlog"  # no median is zero, but a quartile is
-    near = new_axes()
-    draw_bands(near, {"a": {1: [0.5], 2: [0.4]}, "nothing": {1: [np.nan]}}, {})
-    assert near.get_yscale() == "linear"
-    assert len(near.get_lines()) == 1
+    with_zero = new_axes()
+    draw_bands(with_zero, {"a": {1: [0.5], 2: [0.4]}, "nothing": {1: [np.nan]}}, {})
+    assert with_zero.get_yscale() == "linear"
+    assert len(with_zero.get_lines()) == 1
 
 
 def test_a_run_and_a_plan_have_pictures(problem):
@@ -69,11 +69,11 @@ def test_a_run_and_a_plan_have_pictures(problem):
         hf.explore(grid, episodes=5, progress=False).plan(hf.goal(grid, 8)),
     ):
         (image,) = plan.plot().get_images()
-        shown = np.asarray(image.get_array())
+        pixels = np.asarray(image.get_array())
         table = (
-            plan.occupancy.T if "cells" not in plan.layout or len(shown) > 3 else plan.occupancy.mean(axis=0)
+            plan.occupancy.T if "cells" not in plan.layout or len(pixels) > 3 else plan.occupancy.mean(axis=0)
         )
-        np.testing.assert_allclose(np.sort(shown.ravel()), np.sort(table.ravel()))
+        np.testing.assert_allclose(np.sort(pixels.ravel()), np.sort(table.ravel()))
         assert "<img" in plan._repr_html_()
         ax = plan.plot()
         ticks = np.r_[ax.get_xticks(), ax.get_yticks()]  # of steps, states, columns and rows
@@ -113,8 +113,8 @@ def test_a_sweep_is_drawn_against_a_parameter(tmp_path):
     expected = [np.median(last.where(problem=f"river-swim horizon={h}")["eps"]) for h in (4, 40)]
     np.testing.assert_allclose(lines["uniform"].get_ydata(), expected)
     assert len(result.plot("eps").get_lines()) == 4
-    one = result.plot("gap", problem="river-swim horizon=4")
-    assert len(one.get_lines()) == 2
+    figure = result.plot("gap", problem="river-swim horizon=4")
+    assert len(figure.get_lines()) == 2
     with pytest.raises(OptionError, match="no setting of this sweep has a number 'scale'"):
         result.plot("eps", x="scale")
     frame = result.to_pandas(named_axes=True)

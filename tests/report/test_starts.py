@@ -17,105 +17,111 @@ from horizonfree.report.draw import draw_all
 from horizonfree.report.page import setting, write_page
 from horizonfree.runs.run import Run
 
+from .example_runs import run_with_starts, unlabelled
 from .reading import Page, stands_alone
-from .worlds import drawn, unlabelled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 @pytest.fixture(scope="module")
-def two() -> Run:
-    return drawn((1, 8))
+def two_starts() -> Run:
+    return run_with_starts((1, 8))
 
 
 @pytest.fixture(scope="module")
-def every() -> Run:
-    return drawn(range(16))
+def all_starts() -> Run:
+    return run_with_starts(range(16))
 
 
 @cache
-def facts_of(run: Run) -> ft.Facts:
+def compute_run_facts(run: Run) -> ft.Facts:
     return ft.compute_facts(run)
 
 
 @cache
-def figures_of(run: Run) -> "dict[str, Figure]":
-    return draw_all(facts_of(run))
+def draw_figures(run: Run) -> "dict[str, Figure]":
+    return draw_all(compute_run_facts(run))
 
 
-def page_of(run: Run, folder: Path) -> Page:
-    return stands_alone(write_page(facts_of(run), folder / "r.html").read_text(encoding="utf-8"))
+def write_page_of(run: Run, folder: Path) -> Page:
+    return stands_alone(write_page(compute_run_facts(run), folder / "r.html").read_text(encoding="utf-8"))
 
 
 def rings(run: Run, name: str) -> list[list[float]]:
     """The cells with a ring in the first map of a figure."""
-    patches = figures_of(run)[name].axes[0].patches
+    patches = draw_figures(run)[name].axes[0].patches
     return [list(ring.center) for ring in patches if isinstance(ring, Circle)]
 
 
 @pytest.mark.parametrize("name", ["states", "plan-1"])
-def test_every_possible_start_has_a_ring(two: Run, name: str) -> None:
-    assert rings(two, name) == [[1, 0], [0, 2]]
+def test_every_possible_start_has_a_ring(two_starts: Run, name: str) -> None:
+    assert rings(two_starts, name) == [[1, 0], [0, 2]]
 
 
-def test_rings_that_say_nothing_are_left_out(every: Run) -> None:
-    assert rings(every, "states") == []
+def test_rings_that_say_nothing_are_left_out(all_starts: Run) -> None:
+    assert rings(all_starts, "states") == []
 
 
-@pytest.mark.parametrize("most", [1, 2])
-def test_a_great_many_rings_are_left_out(two: Run, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ft, "MAX_MARKED_STARTS", most)
-    assert ft.marked_starts(two.problem) == ([1, 8] if most == 2 else [])
+@pytest.mark.parametrize("max_rings", [1, 2])
+def test_a_great_many_rings_are_left_out(
+    two_starts: Run, max_rings: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ft, "MAX_MARKED_STARTS", max_rings)
+    assert ft.marked_starts(two_starts.problem) == ([1, 8] if max_rings == 2 else [])
 
 
 def test_a_fixed_start_has_its_ring_however_few_states_there_are(run: Run) -> None:
     assert rings(run, "states") == [[0, 0]]
-    alone = hf.Mixture.from_kernels(np.ones((1, 1, 1, 1)), horizon=1)
-    assert ft.marked_starts(alone) == [0]
+    one_state = hf.Mixture.from_kernels(np.ones((1, 1, 1, 1)), horizon=1)
+    assert ft.marked_starts(one_state) == [0]
 
 
-def test_the_page_says_where_episodes_start(two: Run, every: Run, run: Run, tmp_path: Path) -> None:
-    text = page_of(two, tmp_path).text
+def test_the_page_says_where_episodes_start(
+    two_starts: Run, all_starts: Run, run: Run, tmp_path: Path
+) -> None:
+    text = write_page_of(two_starts, tmp_path).text
     assert "Rings are possible starts; empty cells are unreachable" in text
     assert "start one of 2 states, drawn " in text
     assert "The ring is the start" not in text
-    text = page_of(every, tmp_path).text
+    text = write_page_of(all_starts, tmp_path).text
     assert "An episode starts in one of 16 states, drawn. Empty cells are unreachable" in text
     assert "Rings" not in text
-    text = page_of(run, tmp_path).text
+    text = write_page_of(run, tmp_path).text
     assert "The ring is the start; empty cells are unreachable" in text
     assert "start cell (0, 0) " in text
     assert "drawn." not in text
 
 
-def test_states_without_places_have_a_sentence_instead_of_rings(two: Run, tmp_path: Path) -> None:
-    nowhere = replace(two, problem=replace(two.problem, layout={}))
-    text = page_of(nowhere, tmp_path).text
+def test_states_without_places_have_a_sentence_instead_of_rings(two_starts: Run, tmp_path: Path) -> None:
+    without_layout = replace(two_starts, problem=replace(two_starts.problem, layout={}))
+    text = write_page_of(without_layout, tmp_path).text
     assert "An episode starts in one of 2 states, drawn. " in text
     assert "places cannot be reached" not in text
-    assert "An episode starts in" not in page_of(unlabelled(), tmp_path).text
+    assert "An episode starts in" not in write_page_of(unlabelled(), tmp_path).text
 
 
-def test_values_are_means_over_the_starts(two: Run) -> None:
-    kernel = two.problem.kernel()
-    for x, (_, _, table) in zip(facts_of(two).examples, ft.example_rewards(two.problem)):
+def test_values_are_means_over_the_starts(two_starts: Run) -> None:
+    kernel = two_starts.problem.kernel()
+    for x, (_, _, table) in zip(
+        compute_run_facts(two_starts).examples, ft.example_rewards(two_starts.problem)
+    ):
         assert x.value == pytest.approx(x.V[[1, 8]].mean())
         assert x.best is not None
         assert x.loss is not None
-        true = evaluate(kernel, table, two.plan(table).policy)[0, [1, 8]].mean()
+        true = evaluate(kernel, table, two_starts.plan(table).policy)[0, [1, 8]].mean()
         assert x.loss == pytest.approx(max(0.0, x.best - true), abs=1e-12)
 
 
-def test_the_worst_true_gap_is_a_mean_over_the_starts(two: Run) -> None:
-    goals = facts.goals(two)
-    gaps = [hf.true_gap(two.problem, goal, two.plan(goal).policy) for goal in goals]
-    assert facts.history_of(two, 0.05)[-1].true_gap == pytest.approx(max(0.0, *gaps), abs=1e-9)
+def test_the_worst_true_gap_is_a_mean_over_the_starts(two_starts: Run) -> None:
+    goals = facts.goals(two_starts)
+    gaps = [hf.true_gap(two_starts.problem, goal, two_starts.plan(goal).policy) for goal in goals]
+    assert facts.history_of(two_starts, 0.05)[-1].true_gap == pytest.approx(max(0.0, *gaps), abs=1e-9)
 
 
-def test_examples_differ_where_every_state_is_a_start(every: Run) -> None:
-    near, far, stay = (states for _, states, _ in ft.example_rewards(every.problem))
-    assert near == stay != far
+def test_examples_differ_where_every_state_is_a_start(all_starts: Run) -> None:
+    near_states, far_states, stay = (states for _, states, _ in ft.example_rewards(all_starts.problem))
+    assert near_states == stay != far_states
 
 
 @pytest.mark.parametrize(
@@ -125,7 +131,7 @@ def test_a_long_setting_is_told_by_its_length(x: object, text: str) -> None:
     assert setting(x) == text
 
 
-def test_the_start_of_a_recipe_is_not_written_out(two: Run, tmp_path: Path) -> None:
-    text = page_of(two, tmp_path).text
+def test_the_start_of_a_recipe_is_not_written_out(two_starts: Run, tmp_path: Path) -> None:
+    text = write_page_of(two_starts, tmp_path).text
     assert "start list of 16 " in text
     assert "0.0, 0.5" not in text

@@ -16,8 +16,8 @@ from horizonfree.report.page import alt_texts, bound, decide, number, write_page
 from horizonfree.runs.constrained import Constraint
 from horizonfree.runs.run import Run
 
+from .example_runs import grid, logged, rejected_run, river, run_of_known_kernel, table, unlabelled
 from .reading import Page, stands_alone
-from .worlds import grid, known_world, logged, rejected, river, table, unlabelled
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +29,14 @@ def shallow(run: Run, bound: float = 0.2) -> Constraint:
     return hf.at_most(hf.occupancy(run.problem, 1), bound, name="shallow")
 
 
-def reward_of(run: Run, x: Example) -> object:
+def example_reward(run: Run, x: Example) -> object:
     """The reward of an example, from its title."""
     make: dict[str, Callable[..., object]] = {"End": hf.goal, "Stay": hf.occupancy, "Reach": hf.reach}
     return make[x.title.split()[0]](run.problem, x.states[0])
 
 
-def first_screen(found: Facts, folder: Path) -> str:
-    text = write_page(found, folder / "r.html").read_text(encoding="utf-8")
+def first_screen(facts: Facts, folder: Path) -> str:
+    text = write_page(facts, folder / "r.html").read_text(encoding="utf-8")
     return Page(text[: text.index('<ul class="tiles">')]).text
 
 
@@ -48,18 +48,18 @@ WITHIN: dict[str, Callable[[Run], list[Constraint]]] = {
 }
 
 
-@pytest.mark.parametrize("within", WITHIN.values(), ids=WITHIN)
-@pytest.mark.parametrize("make", [grid, table, river, known_world, rejected, logged, unlabelled])
+@pytest.mark.parametrize("make_constraints", WITHIN.values(), ids=WITHIN)
+@pytest.mark.parametrize("make", [grid, table, river, run_of_known_kernel, rejected_run, logged, unlabelled])
 def test_every_plan_is_that_of_the_run_and_what_is_proved_is_true(
-    make: Callable[[], Run], within: Callable[[Run], list[Constraint]]
+    make: Callable[[], Run], make_constraints: Callable[[Run], list[Constraint]]
 ) -> None:
     """False alarm: 0.05 for each of the runs, whose seeds are fixed."""
     run = make()
-    constraints = within(run)
-    found = compute_facts(run, constraints=constraints, has_robustness=False)
-    assert len(found.examples) == 4
-    for x in found.examples:
-        plan = run.plan(reward_of(run, x), constraints=constraints)
+    constraints = make_constraints(run)
+    facts = compute_facts(run, constraints=constraints, has_robustness=False)
+    assert len(facts.examples) == 4
+    for x in facts.examples:
+        plan = run.plan(example_reward(run, x), constraints=constraints)
         assert x.within is not None
         assert (x.value, x.value_low, x.value_high, x.gap) == (
             plan.value,
@@ -70,7 +70,7 @@ def test_every_plan_is_that_of_the_run_and_what_is_proved_is_true(
         assert (x.statement, x.within.forecast) == (plan.certificate.summary(), plan.certificate.forecast)
         assert (x.within.status, x.within.constraints) == (plan.status, plan.constraints)
         assert run.problem.space.at_start(x.V) == pytest.approx(x.value, abs=1e-9)
-        assert x.within.truth is None or found.has_truth
+        assert x.within.truth is None or facts.has_truth
         if plan.status == "infeasible":
             assert x.best is None
         if plan.status == "feasible" and x.loss is not None:
@@ -81,7 +81,7 @@ def test_every_plan_is_that_of_the_run_and_what_is_proved_is_true(
 
 def test_where_nothing_is_unknown_the_plan_is_the_best_one() -> None:
     """The estimate is the truth: only the distance that the plan keeps from the bounds is lost."""
-    run = known_world()
+    run = run_of_known_kernel()
     for x in compute_facts(run, constraints=[shallow(run, 0.3)]).examples:
         assert x.within is not None
         assert x.best == pytest.approx(x.value, abs=1e-3)
@@ -90,19 +90,19 @@ def test_where_nothing_is_unknown_the_plan_is_the_best_one() -> None:
 
 
 def test_a_page_shows_status_bound_and_interval_of_every_constraint(tmp_path: Path, swim: Run) -> None:
-    found = compute_facts(swim, constraints=[shallow(swim), hf.at_most(hf.reach(swim.problem, 3), 0.45)])
-    page = stands_alone(write_page(found, tmp_path / "r.html").read_text(encoding="utf-8")).text
-    for x in found.examples:
+    facts = compute_facts(swim, constraints=[shallow(swim), hf.at_most(hf.reach(swim.problem, 3), 0.45)])
+    page = stands_alone(write_page(facts, tmp_path / "r.html").read_text(encoding="utf-8")).text
+    for x in facts.examples:
         assert x.within is not None
         assert x.within.status == "feasible"
         for y in x.within.constraints:
-            said = (
+            text = (
                 f"{number(y.value)}, 95% confidence interval {interval(y.low, y.high)}; {y.side} is satisfied"
             )
-            assert said in page
+            assert text in page
         assert f"suboptimality at most {bound(x.gap)} against every policy that satisfies" in page
     assert page.count("certified feasible") == 4
-    screen = first_screen(found, tmp_path)
+    screen = first_screen(facts, tmp_path)
     assert "Every plan below satisfies the constraints" in screen
     assert "shallow : an expected total of at most 0.2" in screen
     assert "constraint 2 : an expected total of at most 0.45" in screen
@@ -110,25 +110,25 @@ def test_a_page_shows_status_bound_and_interval_of_every_constraint(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("limit", "said", "badge"),
+    ("limit", "sentence", "badge"),
     [
         (0.7, "No policy satisfies the constraints.", "certified infeasible"),
         (0.45, "is undecided", "undecided"),
     ],
 )
 def test_what_is_not_certainly_within_is_an_alarm_on_the_first_screen(
-    tmp_path: Path, swim: Run, limit: float, said: str, badge: str
+    tmp_path: Path, swim: Run, limit: float, sentence: str, badge: str
 ) -> None:
     far = hf.at_least(hf.goal(swim.problem, 3), limit)
-    found = compute_facts(swim, constraints=[far])
-    text = write_page(found, tmp_path / "r.html").read_text(encoding="utf-8")
-    screen = first_screen(found, tmp_path)
+    facts = compute_facts(swim, constraints=[far])
+    text = write_page(facts, tmp_path / "r.html").read_text(encoding="utf-8")
+    screen = first_screen(facts, tmp_path)
     assert 'class="alarm"' in text
     assert 'class="notice"' not in text
-    assert said in screen
-    assert "satisfies the constraints (95%" not in screen.replace(said, "")
+    assert sentence in screen
+    assert "satisfies the constraints (95%" not in screen.replace(sentence, "")
     page = Page(text).text
-    for x in found.examples:
+    for x in facts.examples:
         assert x.within is not None
         assert x.within.forecast in page
         assert (x.within.forecast != "") == (badge == "undecided")
@@ -139,15 +139,15 @@ def test_what_is_not_certainly_within_is_an_alarm_on_the_first_screen(
 def test_refusals_are_told_in_place_of_plans(tmp_path: Path) -> None:
     run = hf.explore(hf.make("linear-lock", blocks=2, horizon=4), episodes=60, progress=False)
     event, cost = hf.at_most(hf.reach(run.problem, 1), 0.5), shallow(run, 0.3)
-    found = compute_facts(run, constraints=[event])
-    assert found.limits is not None
-    assert (len(found.examples), len(found.limits.refused), found.limits.trade_off) == (0, 3, None)
-    screen = first_screen(found, tmp_path)
+    facts = compute_facts(run, constraints=[event])
+    assert facts.limits is not None
+    assert (len(facts.examples), len(facts.limits.refused), facts.limits.trade_off) == (0, 3, None)
+    screen = first_screen(facts, tmp_path)
     assert "Nothing is proved of the constraints" in screen
     assert screen.count("certificates of linear MDPs are about values of states alone") == 1
-    found = compute_facts(run, constraints=[cost])
-    assert found.limits is not None
-    assert (len(found.examples), found.limits.refused) == (3, [])
+    facts = compute_facts(run, constraints=[cost])
+    assert facts.limits is not None
+    assert (len(facts.examples), facts.limits.refused) == (3, [])
     sampled = hf.from_simulators(
         [lambda s, a, rng: min(s + a, 2), lambda s, a, rng: max(s - 1, 0)],
         horizon=4,
@@ -156,9 +156,9 @@ def test_refusals_are_told_in_place_of_plans(tmp_path: Path) -> None:
         samples=200,
     )
     run = hf.from_episodes(sampled, ([[0, 1, 2, 2, 2]] * 10, [[1, 1, 0, 0]] * 10))
-    found = compute_facts(run, constraints=[shallow(run)])
-    assert found.examples == []
-    assert "nothing is proved with samples" in first_screen(found, tmp_path)
+    facts = compute_facts(run, constraints=[shallow(run)])
+    assert facts.examples == []
+    assert "nothing is proved with samples" in first_screen(facts, tmp_path)
 
 
 def test_wrong_constraints_are_errors_and_name_the_constraint(swim: Run) -> None:
@@ -166,8 +166,8 @@ def test_wrong_constraints_are_errors_and_name_the_constraint(swim: Run) -> None
         report.figures(swim, constraints=[hf.at_most([1.0, 2.0], 0.1, name="danger")])
     with pytest.raises(ShapeError, match=r"constraints\[0\]: the reward has shape"):
         report.figures(swim, constraints=[hf.at_most([1.0, 2.0], 0.1)])
-    elsewhere = hf.reach(hf.make("river-swim", states=9, horizon=4), 3)
-    wrong: list[object] = [[hf.at_most(elsewhere, 0.1)], ["x"], shallow(swim), {"a": 1}]
+    other_event = hf.reach(hf.make("river-swim", states=9, horizon=4), 3)
+    wrong: list[object] = [[hf.at_most(other_event, 0.1)], ["x"], shallow(swim), {"a": 1}]
     for constraints in wrong:
         with pytest.raises(HorizonfreeError):
             compute_facts(swim, constraints=constraints)  # type: ignore[arg-type]
@@ -185,14 +185,14 @@ def test_odd_shapes(tmp_path: Path, S: int, A: int, H: int) -> None:
 
 def test_the_trade_off_is_that_of_the_first_reward_and_the_first_upper_bound(swim: Run) -> None:
     least, event = hf.at_least(hf.occupancy(swim.problem, 0), 0.1), hf.at_most(hf.reach(swim.problem, 3), 0.4)
-    found = compute_facts(swim, constraints=[least, event, shallow(swim)], has_robustness=False)
-    drawn = draw.trade_off(found)
-    assert drawn is not None
-    (axis,) = drawn.axes
-    curve = swim.pareto(reward_of(swim, found.examples[0]), event.reward, points=8)
+    facts = compute_facts(swim, constraints=[least, event, shallow(swim)], has_robustness=False)
+    figure = draw.trade_off(facts)
+    assert figure is not None
+    (axis,) = figure.axes
+    curve = swim.pareto(example_reward(swim, facts.examples[0]), event.reward, points=8)
     np.testing.assert_array_equal(axis.lines[2].get_ydata(), curve.values)
     assert list(axis.lines[3].get_xdata()) == [0.4, 0.4]
-    assert curve.summary() in alt_texts(found)["trade-off"]
+    assert curve.summary() in alt_texts(facts)["trade-off"]
     none = compute_facts(swim, constraints=[least], has_robustness=False)
     assert draw.trade_off(none) is None
     free = hf.at_most(np.zeros(4), 0.4)  # what costs nothing
@@ -201,12 +201,12 @@ def test_the_trade_off_is_that_of_the_first_reward_and_the_first_upper_bound(swi
 
 def test_a_map_has_an_arrow_for_every_action_that_is_drawn() -> None:
     run = grid()
-    found = compute_facts(run, has_robustness=False).examples[0]
+    example = compute_facts(run, has_robustness=False).examples[0]
 
     def arrows(policy: np.ndarray) -> list[float]:
-        drawn = draw.plan(run.problem, found._replace(policy=policy, V=np.ones(16)))
-        assert drawn is not None
-        ends = [(np.array(x.xy), np.array(x.xyann)) for x in drawn.axes[0].texts]
+        figure = draw.plan(run.problem, example._replace(policy=policy, V=np.ones(16)))
+        assert figure is not None
+        ends = [(np.array(x.xy), np.array(x.xyann)) for x in figure.axes[0].texts]
         return sorted(float(np.abs(head - tail).sum()) for head, tail in ends)
 
     policy = np.zeros((16, 4))
@@ -219,7 +219,7 @@ def test_a_map_has_an_arrow_for_every_action_that_is_drawn() -> None:
     start = run.problem.start
     policy[start] = [0.7, 0.27, 0.03, 0.0]
     facts = compute_facts(run, has_robustness=False)
-    facts.examples[0] = found._replace(policy=policy)
+    facts.examples[0] = example._replace(policy=policy)
     names = run.problem.layout["actions"]
     assert f"First action at the start: {names[0]} 70%, {names[1]} 27%." in alt_texts(facts)["plan-1"]
 
@@ -231,8 +231,8 @@ def decision_page(
     run: Run, constraints: Sequence[Constraint], folder: Path, today: object
 ) -> tuple[dict, str]:
     decision = decide(run, COST, today, is_cost=True, constraints=constraints)
-    found = compute_facts(run, constraints=constraints, has_robustness=False)
-    text = write_page(found, folder / "d.html", decision=decision).read_text(encoding="utf-8")
+    facts = compute_facts(run, constraints=constraints, has_robustness=False)
+    text = write_page(facts, folder / "d.html", decision=decision).read_text(encoding="utf-8")
     stands_alone(text)
     return decision, Page(text[: text.index("<header>")]).text
 
@@ -243,17 +243,17 @@ def test_a_decision_is_within_the_constraints_and_tells_of_todays_policy(tmp_pat
     decision, page = decision_page(swim, [cost], tmp_path, today)
     plan = swim.plan(COST, scale="rescale", constraints=[cost])
     old = swim.evaluate(cost.reward, today, scale="rescale")
-    within = decision["within"]
-    assert (within["status"], within["gap"]) == ("feasible", plan.gap)
-    assert within["constraints"] == [x.to_dict() for x in plan.constraints]
-    (now,) = within["today"]
-    assert (now["value"], now["low"], now["high"]) == (old.value, old.value_low, old.value_high)
-    assert now["status"] == "violated"
+    constraints = decision["within"]
+    assert (constraints["status"], constraints["gap"]) == ("feasible", plan.gap)
+    assert constraints["constraints"] == [x.to_dict() for x in plan.constraints]
+    (current,) = constraints["today"]
+    assert (current["value"], current["low"], current["high"]) == (old.value, old.value_low, old.value_high)
+    assert current["status"] == "violated"
     assert decision["new"]["interval"] == pytest.approx([-plan.value_high, -plan.value_low])
     assert "The plan satisfies the constraints." in page
     assert "Proved, of the cost alone: " in page
     assert "Today's policy certainly violates shallow." in page
-    assert f"{interval(now['low'], now['high'])} violated" in page
+    assert f"{interval(current['low'], current['high'])} violated" in page
     assert "within" not in decide(swim, COST, today)
 
 
@@ -263,16 +263,16 @@ def test_a_decision_that_cannot_be_made_says_so(tmp_path: Path, swim: Run) -> No
     assert decision["within"]["status"] == "infeasible"
     assert "there is nothing to recommend" in page
     assert "recommended plan" not in page
-    near = hf.at_least(hf.goal(swim.problem, 3), 0.45)
-    decision, page = decision_page(swim, [near], tmp_path, None)
+    constraint = hf.at_least(hf.goal(swim.problem, 3), 0.45)
+    decision, page = decision_page(swim, [constraint], tmp_path, None)
     assert "is undecided" in page
     assert decision["within"]["forecast"].capitalize() in page
     assert "recommended plan" not in page
-    run = rejected()
+    run = rejected_run()
     cost = hf.at_most(hf.occupancy(run.problem, 1), 0.2)
     decision = decide(run, np.arange(8.0), constraints=[cost])
-    found = compute_facts(run, constraints=[cost], has_robustness=False)
-    text = write_page(found, tmp_path / "d.html", decision=decision).read_text(encoding="utf-8")
+    facts = compute_facts(run, constraints=[cost], has_robustness=False)
+    text = write_page(facts, tmp_path / "d.html", decision=decision).read_text(encoding="utf-8")
     assert 'class="notice"' not in text
     assert "Nothing is proved of the constraints: the data refute the model class." in Page(text).text
     with pytest.raises(OptionError, match="leave --cost and --reward out"):

@@ -16,7 +16,7 @@ def problem() -> hf.Problem:
 
 
 @pytest.fixture(scope="module")
-def saved(problem: hf.Problem, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved_folder(problem: hf.Problem, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of 9 episodes with checkpoints at 6 and 9."""
     folder = tmp_path_factory.mktemp("runs") / "a"
     hf.explore(problem, "optimal-design", episodes=9, seed=5, out=folder, save_episodes=3, save_seconds=1e9)
@@ -24,9 +24,9 @@ def saved(problem: hf.Problem, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture
-def folder(saved: Path, tmp_path: Path) -> Path:
+def folder(saved_folder: Path, tmp_path: Path) -> Path:
     """A copy of that run, to be damaged."""
-    return Path(shutil.copytree(saved, tmp_path / "a"))
+    return Path(shutil.copytree(saved_folder, tmp_path / "a"))
 
 
 @pytest.fixture(scope="module")

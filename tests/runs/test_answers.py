@@ -21,7 +21,7 @@ def value(P, reward, policy, start):
 
 @pytest.fixture(scope="module", params=list(cases.PROBLEMS))
 def case(request):
-    return cases.case_of(request.param)
+    return cases.make_case(request.param)
 
 
 def random_policy(rng, sizes, k):
@@ -61,10 +61,10 @@ def test_differences_of_policies_lie_in_their_intervals(case):
             reward = cases.random_reward(rng, *sizes)
             a, b = case.plan(i, reward), random_policy(rng, sizes, k)
             low, high = certify.difference(case.model, case.confidences[i], reward, (a, b))
-            both = [case.for_reward(i, reward, policy)[0] for policy in (a, b)]
-            apart = both[0].high - both[1].low - (both[0].low - both[1].high)
-            is_sharper |= bool(high - low < 0.9 * apart)
-            assert high - low <= apart + 1e-9
+            bounds = [case.for_reward(i, reward, policy)[0] for policy in (a, b)]
+            difference = bounds[0].high - bounds[1].low - (bounds[0].low - bounds[1].high)
+            is_sharper |= bool(high - low < 0.9 * difference)
+            assert high - low <= difference + 1e-9
             for theta in case.points_of_U(i, rng, 8):
                 P = case.kernel(theta)
                 true = value(P, reward, a, case.start) - value(P, reward, b, case.start)
@@ -87,26 +87,26 @@ def test_a_plan_says_between_which_numbers_its_value_lies(run):
 
 def test_a_family_has_the_largest_gap_of_its_plans(run):
     problem = run.problem
-    every = [run.plan(hf.goal(problem, s)).gap for s in range(problem.num_states)]
-    found = run.certificate(rewards="goals")
-    reachable_at_the_end = int(found.parts["rewards"])
-    assert found.eps == pytest.approx(max(every), rel=1e-9)
-    assert found.summary().startswith(f"all {reachable_at_the_end} goals: suboptimality at most ")
-    assert found.parts["median"] <= found.eps
-    listed = run.certificate(rewards=[hf.goal(problem, 3), hf.occupancy(problem, 5)])
-    assert listed.summary().startswith("all 2 rewards: ")
-    assert listed.eps == pytest.approx(
+    gaps = [run.plan(hf.goal(problem, s)).gap for s in range(problem.num_states)]
+    certificate = run.certificate(rewards="goals")
+    reachable_at_the_end = int(certificate.parts["rewards"])
+    assert certificate.eps == pytest.approx(max(gaps), rel=1e-9)
+    assert certificate.summary().startswith(f"all {reachable_at_the_end} goals: suboptimality at most ")
+    assert certificate.parts["median"] <= certificate.eps
+    list_certificate = run.certificate(rewards=[hf.goal(problem, 3), hf.occupancy(problem, 5)])
+    assert list_certificate.summary().startswith("all 2 rewards: ")
+    assert list_certificate.eps == pytest.approx(
         max(run.plan(hf.goal(problem, 3)).gap, run.plan(hf.occupancy(problem, 5)).gap)
     )
     stays = run.certificate(rewards="occupancies")
     assert stays.eps <= run.certificate().eps
-    assert found.eps <= run.certificate().eps
+    assert certificate.eps <= run.certificate().eps
 
 
 def test_what_is_no_family_is_refused(run, subtests):
     for bad in ["gaols", [], 3, {"a": 1}]:
-        words = "it must be 'goals', 'occupancies' or a list of rewards"
-        with subtests.test(str(bad)), pytest.raises(RewardError, match=words):
+        message = "it must be 'goals', 'occupancies' or a list of rewards"
+        with subtests.test(str(bad)), pytest.raises(RewardError, match=message):
             run.certificate(rewards=bad)
 
 
@@ -114,57 +114,60 @@ def test_forecasts_come_about(run):
     """Of the largest goal: with the episodes that it names the gap is near the target."""
     certificate = run.certificate(rewards="goals")
     target, episodes = certificate.forecast.split(" needs about ")
-    more = int(episodes.split(" ")[0].replace(",", ""))
-    later = hf.explore(run.problem, episodes=200 + more, seed=0, budget=200 + more)
-    assert later.certificate(rewards="goals").eps <= 2 * float(target)
+    num_more = int(episodes.split(" ")[0].replace(",", ""))
+    longer_run = hf.explore(run.problem, episodes=200 + num_more, seed=0, budget=200 + num_more)
+    assert longer_run.certificate(rewards="goals").eps <= 2 * float(target)
     assert "more episodes" in run.certificate().forecast
 
 
 def test_a_policy_of_ones_own_is_valued_and_bounded(run):
     problem, reward = run.problem, hf.goal(run.problem, 10)
-    always = np.zeros(problem.num_states, int)
-    mine = run.evaluate(reward, always)
+    stay = np.zeros(problem.num_states, int)
+    evaluation = run.evaluate(reward, stay)
     P = problem.kernel().dense()
-    table = np.broadcast_to(always, (8, 16))
-    assert mine.value_low <= value(P, reward, table, 0) <= mine.value_high
-    assert mine.gap >= hf.true_gap(problem, reward, table)
-    drawn = run.evaluate(reward, np.full((16, 4), 0.25))
-    assert drawn.value == pytest.approx(
+    table = np.broadcast_to(stay, (8, 16))
+    assert evaluation.value_low <= value(P, reward, table, 0) <= evaluation.value_high
+    assert evaluation.gap >= hf.true_gap(problem, reward, table)
+    randomised = run.evaluate(reward, np.full((16, 4), 0.25))
+    assert randomised.value == pytest.approx(
         float(evaluate(run.confidence().kernel, reward, np.full((8, 16, 4), 0.25))[0][0])
     )
     plan = run.plan(reward)
-    again = run.evaluate(reward, plan.policy)
-    assert (again.value, again.gap) == (pytest.approx(plan.value), pytest.approx(plan.gap))
+    plan_evaluation = run.evaluate(reward, plan.policy)
+    assert (plan_evaluation.value, plan_evaluation.gap) == (
+        pytest.approx(plan.value),
+        pytest.approx(plan.gap),
+    )
 
 
 def test_a_comparison_says_which_policy_is_better_where_it_is_sure(run):
     problem, reward = run.problem, hf.goal(run.problem, 10)
-    plan, still = run.plan(reward).policy, np.zeros(problem.num_states, int)
-    found = run.compare(reward, plan, still)
-    assert found.low <= found.difference <= found.high
-    P, table = problem.kernel().dense(), np.broadcast_to(still, (8, 16))
+    plan, stay = run.plan(reward).policy, np.zeros(problem.num_states, int)
+    comparison = run.compare(reward, plan, stay)
+    assert comparison.low <= comparison.difference <= comparison.high
+    P, table = problem.kernel().dense(), np.broadcast_to(stay, (8, 16))
     true = value(P, reward, plan, 0) - value(P, reward, table, 0)
-    assert found.low <= true <= found.high
-    assert found.summary().startswith("a is better by at least")
-    assert run.compare(reward, still, plan).summary().startswith("b is better by at least")
-    same = run.compare(reward, plan, plan)
-    assert same.high == pytest.approx(-same.low)
-    assert 0 <= same.high < 1e-9
-    assert same.summary().startswith("either may be better")
+    assert comparison.low <= true <= comparison.high
+    assert comparison.summary().startswith("a is better by at least")
+    assert run.compare(reward, stay, plan).summary().startswith("b is better by at least")
+    self_comparison = run.compare(reward, plan, plan)
+    assert self_comparison.high == pytest.approx(-self_comparison.low)
+    assert 0 <= self_comparison.high < 1e-9
+    assert self_comparison.summary().startswith("either may be better")
 
 
 def test_a_plan_from_elsewhere_is_that_of_a_problem_that_starts_there(run):
     problem = run.problem
     reward = np.random.default_rng(0).uniform(size=(5, 16, 4)) / 5
-    there = run.plan(reward, start=6, horizon=5)
+    moved_plan = run.plan(reward, start=6, horizon=5)
     kernel = run.confidence().kernel
-    assert there.value == pytest.approx(optimal(kernel, reward).V[0, 6])
-    assert there.policy.shape == (5, 16)
-    assert there.certificate.summary().endswith("from state 6, in 5 steps")
+    assert moved_plan.value == pytest.approx(optimal(kernel, reward).V[0, 6])
+    assert moved_plan.policy.shape == (5, 16)
+    assert moved_plan.certificate.summary().endswith("from state 6, in 5 steps")
     P = problem.kernel().dense()
-    true = value(P, reward, there.policy, 6)
-    assert there.value_low <= true <= there.value_high
-    assert best(P, reward)[1][0][6] - true <= there.gap
+    true = value(P, reward, moved_plan.policy, 6)
+    assert moved_plan.value_low <= true <= moved_plan.value_high
+    assert best(P, reward)[1][0][6] - true <= moved_plan.gap
     spread = np.full(16, 1 / 16)
     assert (
         run.plan(reward, start=spread, horizon=5)

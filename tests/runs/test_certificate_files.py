@@ -65,13 +65,13 @@ def test_a_certificate_is_confirmed_by_its_run_and_by_a_copy_from_the_disk(name,
     certificate.save(path)
     run.save(tmp_path / "run")
     for other in (run, hf.load(tmp_path / "run")):
-        found = hf.verify(path, other)
-        assert found.is_confirmed, found.differences
-        assert found.bound == pytest.approx(certificate.eps, rel=1e-9)
-        assert found.statement == certificate.statement
-        assert "confirmed" in str(found)
-    more = run.resume(episodes=1)
-    assert not hf.verify(path, more).is_confirmed
+        verdict = hf.verify(path, other)
+        assert verdict.is_confirmed, verdict.differences
+        assert verdict.bound == pytest.approx(certificate.eps, rel=1e-9)
+        assert verdict.statement == certificate.statement
+        assert "confirmed" in str(verdict)
+    longer_run = run.resume(episodes=1)
+    assert not hf.verify(path, longer_run).is_confirmed
 
 
 def test_the_file_has_the_keys_and_types_of_the_schema(runs, tmp_path):
@@ -88,13 +88,13 @@ def test_the_file_has_the_keys_and_types_of_the_schema(runs, tmp_path):
     assert set(kinds) == set(certificate_files.KINDS)
     for question in ("every reward", "goals", "goal", "reach"):
         ask(runs["mixture"], question).save(path)
-        asked = json.loads(path.read_text())["question"]
-        assert set(asked) == set(kinds[asked["kind"]]["required"])
+        stored_question = json.loads(path.read_text())["question"]
+        assert set(stored_question) == set(kinds[stored_question["kind"]]["required"])
     assert "truth" not in path.read_text()
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "why"),
+    ("key", "value", "reason"),
     [
         ("bound", 0.0001, "more than the 0.0001 of the file"),
         ("statement", "suboptimality at most 0.001", "statement is"),
@@ -102,23 +102,23 @@ def test_the_file_has_the_keys_and_types_of_the_schema(runs, tmp_path):
         ("assumes", "nothing", "assumes is"),
         ("method", "magic", "method is"),
         ("holds_for", "everyone", "holds_for is"),
-        ("episodes", 7, "the file speaks of 7"),
+        ("episodes", 7, "the file has 7"),
         ("is_rejected", True, "not refuted"),
         ("model", {"states": 3, "actions": 2, "digest": "0" * 64}, "the model of the run is another"),
         ("model", {"states": 5, "actions": 2, "digest": "0" * 64}, "the run has 3 states"),
         ("data", {"digest": "0" * 64}, "the data of the run is another"),
     ],
 )
-def test_whatever_is_changed_is_not_confirmed(key, value, why, runs, tmp_path):
+def test_whatever_is_changed_is_not_confirmed(key, value, reason, runs, tmp_path):
     import re
 
     path = tmp_path / "c.json"
     runs["mixture"].certificate().save(path)
     content, _ = files.read_json(path)
     files.write_json(path, content | {key: value})  # with a checksum of its own
-    found = hf.verify(path, runs["mixture"])
-    assert not found.is_confirmed
-    assert any(re.search(why, x) for x in found.differences), found.differences
+    verdict = hf.verify(path, runs["mixture"])
+    assert not verdict.is_confirmed
+    assert any(re.search(reason, x) for x in verdict.differences), verdict.differences
 
 
 def test_damaged_and_foreign_files_are_refused(runs, tmp_path):

@@ -29,10 +29,10 @@ NEWEST, OLDER = "checkpoint-0000000009.npz", "checkpoint-0000000006.npz"
 ONLY_COPIES = (MANIFEST, ARRAYS)  # without one of these files the run is lost
 
 
-def flip(path: Path, place: float, mask: int = 4) -> None:
+def flip(path: Path, position: float, mask: int = 4) -> None:
     """Change one byte of a file in place, at a fraction of its length."""
     data = bytearray(path.read_bytes())
-    data[int(place * (len(data) - 1))] ^= mask
+    data[int(position * (len(data) - 1))] ^= mask
     path.write_bytes(data)
 
 
@@ -66,23 +66,25 @@ def is_damaged(read: Callable[..., Any], *arguments: Any) -> bool:
 
 
 def test_every_flipped_byte_is_under_a_checksum(
-    saved: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+    saved_folder: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
     """Including bytes that NumPy and JSON ignore."""
     for name in (MANIFEST, ARRAYS, NEWEST):
         read = files.read_json if name == MANIFEST else files.read_npz
         with subtests.test(name), monkeypatch.context() as patch:
-            for place, data in flipped_everywhere(saved / name):
+            for position, data in flipped_everywhere(saved_folder / name):
                 patch.setattr(files, "read_bytes", lambda _, data=data: data)
-                assert is_damaged(read, saved / name), f"byte {place} changed unnoticed"
+                assert is_damaged(read, saved_folder / name), f"byte {position} changed unnoticed"
     with subtests.test(RECORDS), monkeypatch.context() as patch:
-        _, run_id = files.read_json(saved / MANIFEST)
-        run, intact = hf.load(saved), files.read_bytes
-        for place, data in flipped_everywhere(saved / RECORDS):
+        _, run_id = files.read_json(saved_folder / MANIFEST)
+        run, intact = hf.load(saved_folder), files.read_bytes
+        for position, data in flipped_everywhere(saved_folder / RECORDS):
             patch.setattr(
                 files, "read_bytes", lambda path, data=data: data if path.name == RECORDS else intact(path)
             )
-            assert is_damaged(storage._read_checkpoint, run, run_id, saved / NEWEST), f"byte {place}"
+            assert is_damaged(storage._read_checkpoint, run, run_id, saved_folder / NEWEST), (
+                f"byte {position}"
+            )
 
 
 def test_every_truncation_is_detected(
@@ -101,13 +103,13 @@ def test_every_truncation_is_detected(
 
 def test_a_damaged_file_without_a_second_copy_is_an_error(folder: Path, subtests: pytest.Subtests) -> None:
     for name in ONLY_COPIES:
-        whole = (folder / name).read_bytes()
-        for place in np.linspace(0, 1, 5):
-            with subtests.test(name, place=place):
-                flip(folder / name, place)
+        content = (folder / name).read_bytes()
+        for position in np.linspace(0, 1, 5):
+            with subtests.test(name, place=position):
+                flip(folder / name, position)
                 with pytest.raises(RunError, match=rf"{name} is damaged: .* restore it from a copy"):
                     hf.load(folder)
-            (folder / name).write_bytes(whole)
+            (folder / name).write_bytes(content)
     with subtests.test("both checkpoints"):
         flip(folder / NEWEST, 0.3)
         flip(folder / OLDER, 0.3)
@@ -126,30 +128,30 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 
 
 def test_a_damaged_checkpoint_is_replaced_by_the_one_before(
-    saved: Path, folder: Path, tmp_path: Path, subtests: pytest.Subtests
+    saved_folder: Path, folder: Path, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     """A warning names it, and the resumed run has the same bits."""
     for i, (name, damage) in enumerate(DAMAGE.items()):
         with subtests.test(name):
             copy = Path(shutil.copytree(folder, tmp_path / str(i)))
             (copy / NEWEST).write_bytes(damage((copy / NEWEST).read_bytes()))
-            words = rf"{NEWEST} is damaged.*read up to episode 6"
-            with pytest.warns(storage.RunWarning, match=words) as warned:
+            message = rf"{NEWEST} is damaged.*read up to episode 6"
+            with pytest.warns(storage.RunWarning, match=message) as caught:
                 run = hf.load(copy)
-            assert warned[0].filename == __file__  # the line that loads the run
+            assert caught[0].filename == __file__  # the line that loads the run
             assert run.episodes == 6
-            assert_same(run.resume(episodes=3), hf.load(saved))
+            assert_same(run.resume(episodes=3), hf.load(saved_folder))
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
-                assert_same(hf.load(copy), hf.load(saved))
+                assert_same(hf.load(copy), hf.load(saved_folder))
 
 
 def test_records_damaged_late_cost_only_the_last_checkpoint(folder: Path) -> None:
-    whole = (folder / RECORDS).read_bytes()
-    (folder / RECORDS).write_bytes(whole[:-5])
+    content = (folder / RECORDS).read_bytes()
+    (folder / RECORDS).write_bytes(content[:-5])
     with pytest.warns(storage.RunWarning, match="read up to episode 6"):
         assert hf.load(folder).episodes == 6
-    (folder / RECORDS).write_bytes(whole)
+    (folder / RECORDS).write_bytes(content)
     flip(folder / RECORDS, 0.95)
     with pytest.warns(storage.RunWarning, match="read up to episode 6"):
         assert hf.load(folder).episodes == 6
@@ -158,7 +160,7 @@ def test_records_damaged_late_cost_only_the_last_checkpoint(folder: Path) -> Non
         hf.load(folder)
 
 
-def test_files_that_a_run_does_not_consist_of_may_change(folder: Path, saved: Path) -> None:
+def test_files_that_a_run_does_not_consist_of_may_change(folder: Path, saved_folder: Path) -> None:
     """The older checkpoint, the lock, records after the newest checkpoint, unfinished writes, files of the user."""
     changes = {
         OLDER: b"PK\x03\x04",
@@ -171,7 +173,7 @@ def test_files_that_a_run_does_not_consist_of_may_change(folder: Path, saved: Pa
         warnings.simplefilter("error")
         for name, data in changes.items():
             (folder / name).write_bytes(data)
-            assert_same(hf.load(folder), hf.load(saved))
+            assert_same(hf.load(folder), hf.load(saved_folder))
         assert hf.load(folder).resume(episodes=2).episodes == 11
 
 
@@ -212,11 +214,11 @@ def test_another_format_is_refused_with_both_versions(folder: Path) -> None:
     for number, version, reader in ((1, "0.0.9", "0.1.0"), (99, "9.9", "9.9")):
         other = header | {"format": number, "versions": {"horizonfree": version}}
         files.write_json(folder / MANIFEST, other)
-        words = (
+        message = (
             rf"run\.json has format {number}, written by horizonfree {version}; this version reads format "
             rf"{storage.FORMAT}: use horizonfree {reader}"
         )
-        with pytest.raises(RunError, match=words):
+        with pytest.raises(RunError, match=message):
             hf.load(folder)
 
 
@@ -236,9 +238,9 @@ def test_resuming_with_other_versions_warns_once(folder: Path) -> None:
     run = hf.load(folder)  # no warning: nothing is computed
     with pytest.warns(
         storage.RunWarning, match=r"last written with jax 0\.0\.1 \(now .*\); results may differ"
-    ) as warned:
+    ) as caught:
         run = run.resume(episodes=1)
-    assert warned[0].filename == __file__
+    assert caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         run.resume(episodes=1)
@@ -286,10 +288,10 @@ def test_an_oversized_archive_is_refused_before_it_is_unpacked(folder: Path) -> 
         archive.comment = b"0" * 64
     body = buffer.getvalue()[:-64]
     (folder / ARRAYS).write_bytes(body + hashlib.sha256(body).hexdigest().encode())
-    with memory.counted() as most:
+    with memory.peak_memory() as peak:
         with pytest.raises(RunError, match=r"arrays\.npz is damaged"):
             files.read_npz(folder / ARRAYS)
-        assert most() < 2**22
+        assert peak() < 2**22
 
 
 def test_nothing_is_ever_unpickled(folder: Path) -> None:
@@ -306,11 +308,11 @@ def test_nothing_is_ever_unpickled(folder: Path) -> None:
 
 
 def test_links_pipes_and_folders_in_place_of_files_are_refused(folder: Path, tmp_path: Path) -> None:
-    """No link is followed, for reading or for writing, and nobody waits for a pipe."""
-    run, aside = hf.load(folder), tmp_path / "aside"
+    """No link is followed, for reading or for writing, and a pipe does not block."""
+    run, elsewhere_path = hf.load(folder), tmp_path / "aside"
     for name in (MANIFEST, ARRAYS, RECORDS, NEWEST):
-        shutil.move(folder / name, aside)
-        (folder / name).symlink_to(aside)
+        shutil.move(folder / name, elsewhere_path)
+        (folder / name).symlink_to(elsewhere_path)
         if name == NEWEST:
             with pytest.warns(storage.RunWarning, match="is a link"):
                 hf.load(folder)
@@ -318,25 +320,25 @@ def test_links_pipes_and_folders_in_place_of_files_are_refused(folder: Path, tmp
             with pytest.raises(RunError, match=f"{name}.*links are not followed"):
                 hf.load(folder)
         (folder / name).unlink()
-        shutil.move(aside, folder / name)
-    shutil.move(folder / MANIFEST, aside)
+        shutil.move(elsewhere_path, folder / name)
+    shutil.move(folder / MANIFEST, elsewhere_path)
     os.mkfifo(folder / MANIFEST)
     with pytest.raises(RunError, match="not a regular file"):
         hf.load(folder)
     (folder / MANIFEST).unlink()
-    shutil.move(aside, folder / MANIFEST)
-    precious = tmp_path / "precious"
-    precious.write_text("precious")
+    shutil.move(elsewhere_path, folder / MANIFEST)
+    user_file = tmp_path / "precious"
+    user_file.write_text("precious")
     for name in (RECORDS, "lock", ".partial"):
-        had = (folder / name).read_bytes() if (folder / name).exists() else None
+        original = (folder / name).read_bytes() if (folder / name).exists() else None
         (folder / name).unlink(missing_ok=True)
-        (folder / name).symlink_to(precious)
+        (folder / name).symlink_to(user_file)
         with pytest.raises(RunError, match="links are not followed"):
             run.resume(episodes=1)
-        assert precious.read_text() == "precious"
+        assert user_file.read_text() == "precious"
         (folder / name).unlink(missing_ok=True)
-        if had is not None:
-            (folder / name).write_bytes(had)
+        if original is not None:
+            (folder / name).write_bytes(original)
     (folder / "checkpoint-0000000030.npz").mkdir()
     with pytest.warns(storage.RunWarning, match="0030"):
         run = hf.load(folder)
@@ -402,35 +404,35 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
 }
 
 
-def disturbed(problem: hf.Problem, folder: Path, act: Callable[[Path], Any]) -> hf.Run:
+def explore_with_damage(problem: hf.Problem, folder: Path, act: Callable[[Path], Any]) -> hf.Run:
     """Explore 12 episodes in a folder, with a checkpoint after each; something happens to the folder at the fifth."""
-    happened: list[int] = []
+    calls: list[int] = []
 
     def callback(episodes: int, _: Any) -> None:
-        if episodes >= 5 and not happened:
-            happened.append(episodes)
+        if episodes >= 5 and not calls:
+            calls.append(episodes)
             act(folder)
 
     try:
         return hf.explore(problem, "uniform", episodes=12, out=folder, save_episodes=1, callback=callback)
     finally:
-        assert happened
-        assert happened[0] < 12
+        assert calls
+        assert calls[0] < 12
 
 
 def test_damage_during_a_run_is_repaired_or_an_error(
     problem: hf.Problem, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     """What is in memory is written again. A run never ends successfully with an incomplete folder."""
-    whole = hf.explore(problem, "uniform", episodes=12)
+    undamaged = hf.explore(problem, "uniform", episodes=12)
     for i, (name, act) in enumerate(REPAIRED.items()):
         with subtests.test(name), warnings.catch_warnings():
             warnings.simplefilter("error")
-            assert_same(disturbed(problem, tmp_path / str(i) / "a", act), whole)
-            assert_same(hf.load(tmp_path / str(i) / "a"), whole)
-    for name, (act, words) in REFUSED.items():
-        with subtests.test(name), pytest.raises(RunError, match=words):
-            disturbed(problem, tmp_path / name / "a", act)
+            assert_same(explore_with_damage(problem, tmp_path / str(i) / "a", act), undamaged)
+            assert_same(hf.load(tmp_path / str(i) / "a"), undamaged)
+    for name, (act, message) in REFUSED.items():
+        with subtests.test(name), pytest.raises(RunError, match=message):
+            explore_with_damage(problem, tmp_path / name / "a", act)
     run = hf.load(tmp_path / "renamed" / "moved")
     assert 0 < run.episodes < 12
-    assert_same(run.resume(), whole)
+    assert_same(run.resume(), undamaged)

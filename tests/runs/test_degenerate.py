@@ -9,7 +9,7 @@ import horizonfree as hf
 from horizonfree.errors import HorizonfreeError
 
 
-def sure(S, A):
+def deterministic_kernel(S, A):
     """Action a leads from state s to state s + a, for sure."""
     P = np.zeros((S, A, S))
     s, a = np.indices((S, A))
@@ -22,9 +22,13 @@ def spread(S, A, seed=0):
 
 
 MAKERS = {
-    "known table": lambda S, A, H: hf.Tabular.from_table(sure(S, A), horizon=H, support="given"),
+    "known table": lambda S, A, H: hf.Tabular.from_table(
+        deterministic_kernel(S, A), horizon=H, support="given"
+    ),
     "table": lambda S, A, H: hf.Tabular.from_table(spread(S, A), horizon=H, support="any"),
-    "known mixture": lambda S, A, H: hf.Mixture.from_kernels([sure(S, A)], horizon=H, weights=[1.0]),
+    "known mixture": lambda S, A, H: hf.Mixture.from_kernels(
+        [deterministic_kernel(S, A)], horizon=H, weights=[1.0]
+    ),
     "equal kernels": lambda S, A, H: hf.Mixture.from_kernels(
         [spread(S, A)] * 2, horizon=H, weights=[0.5] * 2
     ),
@@ -50,10 +54,10 @@ FAR = hf.Misspecification(tv=0.3, support="anywhere")
 
 
 def questions(problem, run):
-    """All that a run is asked, each by its name."""
+    """All questions to a run, by name."""
     H, S, A = problem.space.sizes
     goal, first, last = hf.goal(problem, S - 1), [0] * S, [A - 1] * S
-    even = np.full((H, S, A), 1 / H)
+    equal_reward = np.full((H, S, A), 1 / H)
     return {
         "plan": lambda: str(run.plan(goal)),
         "nothing to win": lambda: str(run.plan(np.zeros((H, S, A)))),
@@ -71,7 +75,7 @@ def questions(problem, run):
         "alternatives": lambda: str(run.certificate(alternatives="auto")),
         "within": lambda: str(run.certificate(misspecification=0.01)),
         "anywhere": lambda: str(run.certificate(misspecification=FAR)),
-        "plan within": lambda: str(run.plan(even, misspecification=FAR)),
+        "plan within": lambda: str(run.plan(equal_reward, misspecification=FAR)),
         "weights": lambda: str(run.weights),
         "intervals": lambda: str(run.weight_intervals),
         "check": lambda: run.check().summary(),
@@ -88,34 +92,36 @@ def test_the_smallest_problems_are_answered_or_refused_in_words(subtests):
             run = hf.explore(problem, episodes=2, progress=False)
             for question, ask in questions(problem, run).items():
                 try:
-                    words = ask()
+                    text = ask()
                 except HorizonfreeError:
                     assert question not in ALWAYS
                     continue
-                assert "nan" not in words.replace("\n", " ").split(), question
-                assert "about 0 more" not in words, question
+                assert "nan" not in text.replace("\n", " ").split(), question
+                assert "about 0 more" not in text, question
 
 
 @pytest.mark.parametrize("name", ["known table", "known mixture"])
 def test_a_policy_that_loses_everything_in_a_known_system_is_bad_and_its_gap_is_not_vacuous(name):
     problem = MAKERS[name](2, 2, 2)
     run = hf.explore(problem, episodes=1, progress=False)
-    found = run.evaluate(hf.goal(problem, 1), [0, 0])
-    assert found.gap == 1
-    assert found.value_high < 1e-9
-    assert found.certificate.summary().startswith("this policy may lose everything; that is no lack of data")
+    evaluation = run.evaluate(hf.goal(problem, 1), [0, 0])
+    assert evaluation.gap == 1
+    assert evaluation.value_high < 1e-9
+    assert evaluation.certificate.summary().startswith(
+        "this policy may lose everything; that is no lack of data"
+    )
     assert run.evaluate(hf.goal(problem, 0), [0, 0]).gap < 1e-9
     assert run.plan(hf.goal(problem, 1)).gap < 1e-9
     assert run.confidence().missing() == "nothing is unknown, and more episodes do not help"
 
 
 def test_a_bad_policy_in_a_system_that_is_known_well_is_no_lack_of_data():
-    """And with few data it is one, as before."""
+    """After one episode it is: the certificate is vacuous."""
     problem = hf.Mixture.from_kernels([spread(2, 2), spread(2, 2, 1)], horizon=2, weights=[0.5, 0.5])
     run = hf.explore(problem, episodes=2000, progress=False)
     assert run.certificate().eps < 0.5
     reward = np.zeros((2, 2, 2))
     reward[0, :, 1] = 1.0  # action 1 at the first step
     assert run.evaluate(reward, [0, 0]).certificate.summary().startswith("this policy may lose everything")
-    little = hf.explore(problem, episodes=1, progress=False)
-    assert little.evaluate(reward, [0, 0]).certificate.summary().startswith("vacuous")
+    short_run = hf.explore(problem, episodes=1, progress=False)
+    assert short_run.evaluate(reward, [0, 0]).certificate.summary().startswith("vacuous")

@@ -36,12 +36,12 @@ def test_logs_of_distinct_episodes_pass_and_copies_do_not(shape: tuple[int, int,
         log = episodes(*shape, seed)
         K = shape[0]
         assert repeated(log, np.arange(K)) == 0
-        twice = np.tile(np.arange(K), 2)
-        assert repeated(log, twice) >= K // 2
+        doubled = np.tile(np.arange(K), 2)
+        assert repeated(log, doubled) >= K // 2
         rng = np.random.default_rng(seed)
-        if shape[1] >= 30:  # long episodes are told one by one, whatever their order
-            some = np.r_[np.arange(K), rng.permutation(K)[: K // 4]]
-            assert 0 < repeated(log, rng.permutation(some)) <= K // 4 + 1
+        if shape[1] >= 30:  # long episodes are recognised one by one, in any order
+            with_copies = np.r_[np.arange(K), rng.permutation(K)[: K // 4]]
+            assert 0 < repeated(log, rng.permutation(with_copies)) <= K // 4 + 1
         if K >= 300:  # a part of the log, exported twice
             assert repeated(log, np.r_[np.arange(K), np.arange(100, 200)]) >= 50 or shape[1] == 1
 
@@ -65,8 +65,8 @@ def test_two_rare_episodes_that_occur_twice_are_copies_though_neither_is_rare_en
 
 
 def test_systems_in_which_little_can_happen_are_not_suspected() -> None:
-    always = np.zeros((500, 5), int), np.zeros((500, 4), int), np.full(500, 4)
-    assert num_repeated(*always) == 0
+    constant_log = np.zeros((500, 5), int), np.zeros((500, 4), int), np.full(500, 4)
+    assert num_repeated(*constant_log) == 0
     for seed in range(20):  # a coin, thrown once an episode
         rng = np.random.default_rng(seed)
         s = np.zeros((1000, 2), int)

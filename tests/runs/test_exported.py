@@ -30,12 +30,14 @@ def runs():
     )
     table = hf.Tabular.from_table(mixture.kernel().dense(), horizon=5, layout=LAYOUT)
     allowed = np.array([[True, False], [True, True], [True, True], [False, True]])
-    some = hf.Mixture.from_kernels(
+    few_states = hf.Mixture.from_kernels(
         KERNELS, horizon=5, weights=[0.7, 0.3], layout=LAYOUT, actions_allowed=allowed
     )
-    problems = {"mixture": mixture, "table": table, "some": some}
-    found = {name: hf.explore(x, "uniform", episodes=200, progress=False) for name, x in problems.items()}
-    return found | {"few": hf.explore(table, "uniform", episodes=15, progress=False)}
+    problems = {"mixture": mixture, "table": table, "some": few_states}
+    explored_runs = {
+        name: hf.explore(x, "uniform", episodes=200, progress=False) for name, x in problems.items()
+    }
+    return explored_runs | {"few": hf.explore(table, "uniform", episodes=15, progress=False)}
 
 
 @pytest.mark.parametrize("name", ["mixture", "table", "some"])
@@ -57,18 +59,18 @@ def test_intervals_contain_the_certified_ones_and_storm_computes_them(name, runs
     stormpy = pytest.importorskip("stormpy", reason="stormpy is not installed")
     run.to_drn(tmp_path / "m.drn")
     run.to_umb(tmp_path / "m.umb")
-    built = [
+    storm_models = [
         stormpy.build_model_from_drn[stormpy.Interval](str(tmp_path / "m.drn")),
         stormpy.build_model_from_umb(str(tmp_path / "m.umb")),
     ]
     for text in PROPERTIES:
         for uncertainty in ("robust", "cooperative"):
             mode = getattr(stormpy.UncertaintyResolutionMode, uncertainty.upper())
-            for x in built:
-                found = stormpy.model_checking(
+            for x in storm_models:
+                result = stormpy.model_checking(
                     x, stormpy.parse_properties(text)[0], uncertainty_resolution_mode=mode
                 )
-                value = found.get_value(x.initial_states[0])
+                value = result.get_value(x.initial_states[0])
                 assert model.value(text, uncertainty=uncertainty) == pytest.approx(value, abs=1e-6)
 
 
@@ -86,23 +88,23 @@ def test_the_estimate_is_an_mdp_with_the_value_of_the_plan(runs, tmp_path):
 
 def test_the_description_has_both_widths_and_they_are_those_of_a_plan(runs):
     run = runs["mixture"]
-    words = run.explicit_model().description
-    assert "95% confidence, any stopping time" in words
+    text = run.explicit_model().description
+    assert "95% confidence, any stopping time" in text
     event = hf.reach(run.problem, "goal")
     plan = run.plan(event)
-    assert f"{plan.value_high - plan.value_low:.6g} for the confidence set" in words or "reaches bad" in words
-    wide = float(words.split(", ")[-1].split()[0])
-    own = float(words.split("): ")[-1].split()[0])
-    assert own <= wide + 1e-9
+    assert f"{plan.value_high - plan.value_low:.6g} for the confidence set" in text or "reaches bad" in text
+    wide = float(text.split(", ")[-1].split()[0])
+    width = float(text.split("): ")[-1].split()[0])
+    assert width <= wide + 1e-9
 
 
 def test_a_floor_raises_lower_ends_and_says_what_that_means(runs):
-    plain, raised = (runs["few"].explicit_model(floor=x) for x in (0.0, 1e-12))
-    assert (plain.low == 0).any()
-    assert (raised.low > 0).all()
-    assert "takes for granted" in raised.description
-    assert "takes for granted" not in plain.description
-    np.testing.assert_array_equal(plain.high, raised.high)
+    without_floor, with_floor = (runs["few"].explicit_model(floor=x) for x in (0.0, 1e-12))
+    assert (without_floor.low == 0).any()
+    assert (with_floor.low > 0).all()
+    assert "takes for granted" in with_floor.description
+    assert "takes for granted" not in without_floor.description
+    np.testing.assert_array_equal(without_floor.high, with_floor.high)
 
 
 def test_unbounded_reachability_needs_the_floor_in_storm(runs, tmp_path):
@@ -110,22 +112,22 @@ def test_unbounded_reachability_needs_the_floor_in_storm(runs, tmp_path):
     question = stormpy.parse_properties('Pmax=? [F "goal"]')[0]
     mode = stormpy.UncertaintyResolutionMode.ROBUST
     runs["few"].to_drn(tmp_path / "m.drn", floor=1e-12)
-    built = stormpy.build_model_from_drn[stormpy.Interval](str(tmp_path / "m.drn"))
-    value = stormpy.model_checking(built, question, uncertainty_resolution_mode=mode).get_value(0)
+    storm_model = stormpy.build_model_from_drn[stormpy.Interval](str(tmp_path / "m.drn"))
+    value = stormpy.model_checking(storm_model, question, uncertainty_resolution_mode=mode).get_value(0)
     assert value == pytest.approx(1, abs=1e-3)
     runs["few"].to_drn(tmp_path / "n.drn")
-    built = stormpy.build_model_from_drn[stormpy.Interval](str(tmp_path / "n.drn"))
+    storm_model = stormpy.build_model_from_drn[stormpy.Interval](str(tmp_path / "n.drn"))
     with pytest.raises(Exception, match=r"(?i)lower bound|graph|zero|interval"):
-        stormpy.model_checking(built, question, uncertainty_resolution_mode=mode)
+        stormpy.model_checking(storm_model, question, uncertainty_resolution_mode=mode)
 
 
 def test_what_cannot_be_written_is_refused(runs):
     run = runs["mixture"]
-    for how in ({"what": "set"}, {"floor": -1.0}, {"floor": 0.5}, {"floor": True}):
+    for options in ({"what": "set"}, {"floor": -1.0}, {"floor": 0.5}, {"floor": True}):
         with pytest.raises(HorizonfreeError):
-            run.explicit_model(**how)
-    drawn = hf.Mixture.from_kernels(KERNELS, horizon=5, weights=[0.7, 0.3], start=[0.5, 0.5, 0, 0])
-    run = hf.explore(drawn, "uniform", episodes=5, progress=False)
+            run.explicit_model(**options)
+    random_start = hf.Mixture.from_kernels(KERNELS, horizon=5, weights=[0.7, 0.3], start=[0.5, 0.5, 0, 0])
+    run = hf.explore(random_start, "uniform", episodes=5, progress=False)
     with pytest.raises(HorizonfreeError, match="start in one of 2 states"):
         run.explicit_model(delta=1e-6)
     assert run.restart_from(0).explicit_model(delta=1e-6).initial.sum() == 1
@@ -140,7 +142,7 @@ def test_foreign_shapes_are_written_and_read(S, A, H, tmp_path):
         hf.Tabular.from_table(np.eye(S)[np.zeros((S, A), int)], horizon=H, support="given"),
     ):
         run = hf.explore(problem, "uniform", episodes=2, progress=False)
-        for what in ("interval", "estimate"):
-            model = run.explicit_model(what)
+        for kind in ("interval", "estimate"):
+            model = run.explicit_model(kind)
             model.to_drn(tmp_path / "m.drn")
             np.testing.assert_array_equal(hf.read_drn(tmp_path / "m.drn").low, model.low)

@@ -22,8 +22,8 @@ from tests.runs.test_store import assert_same
 KILLS = 50
 
 
-def whole(seed: int) -> hf.Run:
-    """The run that nobody stops."""
+def uninterrupted_run(seed: int) -> hf.Run:
+    """The run without an interruption."""
     problem = hf.make("zoned-grid", size=3, zones=1, horizon=4)
     return hf.explore(problem, "optimal-design", episodes=EPISODES, seed=seed)
 
@@ -52,10 +52,10 @@ def test_killed_at_fifty_moments_and_resumed_a_run_ends_with_the_same_bits(
             if folder.exists():
                 stands.add((seed, hf.load(folder).episodes))
         else:
-            assert_same(hf.load(folder), whole(seed))
+            assert_same(hf.load(folder), uninterrupted_run(seed))
             seed += 1
     if (tmp_path / f"run-{seed}").exists():
-        assert_same(hf.load(tmp_path / f"run-{seed}").resume(), whole(seed))
+        assert_same(hf.load(tmp_path / f"run-{seed}").resume(), uninterrupted_run(seed))
     assert len(stands) > KILLS / 10  # it was not killed at the same place each time
 
 
@@ -73,7 +73,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk_loses_nothing(small_disk: Path) -> None:
     problem = hf.make("zoned-grid", size=3, zones=1, horizon=4)
-    whole = hf.explore(problem, "optimal-design", episodes=4_000)
+    uninterrupted = hf.explore(problem, "optimal-design", episodes=4_000)
     with pytest.raises(RunError, match="the disk is full: free some space and resume"):
         hf.explore(problem, "optimal-design", episodes=4_000, out=small_disk / "a", save_episodes=100)
     run = hf.load(small_disk / "a")
@@ -84,7 +84,7 @@ def test_a_full_disk_loses_nothing(small_disk: Path) -> None:
         run.save(small_disk / "b")
     assert [x.name for x in small_disk.iterdir()] == ["a"]
     subprocess.run(["mount", "-o", "remount,size=4m", str(small_disk)], check=True)
-    assert_same(hf.load(small_disk / "a").resume(), whole)
+    assert_same(hf.load(small_disk / "a").resume(), uninterrupted)
 
 
 def test_a_limit_on_file_sizes_loses_nothing(child: Child, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_folder_is_held_by_one_process_and_freed_by_its_death(tmp_path: Path) 
 def test_an_interrupted_run_saves_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in the middle: the folder holds every episode that was finished, and its records."""
     problem = hf.make("zoned-grid", size=3, zones=1, horizon=4)
-    whole = hf.explore(problem, "optimal-design", episodes=30)
+    uninterrupted = hf.explore(problem, "optimal-design", episodes=30)
     from horizonfree.runs import explore as exploration
     from horizonfree.runs import loop
 
@@ -132,14 +132,14 @@ def test_an_interrupted_run_saves_what_it_has(tmp_path: Path, monkeypatch: pytes
     def interrupted(*args: Any) -> Any:
         block = engine(*args)
 
-        def once(state: Any, count: int) -> Any:
+        def step_once(state: Any, count: int) -> Any:
             nonlocal blocks
             blocks += 1
             if blocks == 4:
                 raise KeyboardInterrupt
             return block(state, count)
 
-        return once
+        return step_once
 
     monkeypatch.setattr(exploration, "simulation_engine", interrupted)
     monkeypatch.setattr(loop, "MAX_BLOCK", 3)
@@ -150,4 +150,4 @@ def test_an_interrupted_run_saves_what_it_has(tmp_path: Path, monkeypatch: pytes
     assert 3 <= run.episodes == len(run.records["information"]) < 30
     assert run.until is not None
     assert dataclasses.asdict(run.until)["last"] == 30
-    assert_same(run.resume(), whole)
+    assert_same(run.resume(), uninterrupted)

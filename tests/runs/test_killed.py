@@ -26,8 +26,13 @@ BATCH = {"episodes": 20, "seeds": 60, "checkpoints": [10, 20], "curves": ["exces
 RUN = {"explorer": "uniform", "episodes": 150}
 
 
-def killed(
-    child: Child, tmp_path: Path, kills: int, longest: float, look: Callable[[Path], None], **task: Any
+def run_with_kills(
+    child: Child,
+    tmp_path: Path,
+    kills: int,
+    longest: float,
+    check_folder: Callable[[Path], None],
+    **task: Any,
 ) -> list[Path]:
     """Kill the child so often, at random moments, each time in the folder where it was killed; then let it finish.
 
@@ -35,13 +40,13 @@ def killed(
     """
     moments, folders = random.Random(0), [tmp_path / "0"]
     while True:
-        before = arrays(folders[-1])
+        arrays_before = arrays(folders[-1])
         pid = child.begin(folders[-1], **task)
         if kills > 0:
             if kills % 4:  # most kills once it has written something, one in four while it starts
                 child.line("began")
                 end = time.monotonic() + 30
-                while arrays(folders[-1]) == before and time.monotonic() < end:
+                while arrays(folders[-1]) == arrays_before and time.monotonic() < end:
                     time.sleep(0.001)
             time.sleep(moments.uniform(0.0, longest))
             with contextlib.suppress(ProcessLookupError):
@@ -50,7 +55,7 @@ def killed(
         assert status in (0, -signal.SIGKILL)
         if status:
             kills -= 1
-            look(folders[-1])
+            check_folder(folders[-1])
         elif kills > 0:
             folders.append(tmp_path / str(len(folders)))
         else:
@@ -59,11 +64,11 @@ def killed(
 
 def arrays(folder: Path) -> set[tuple[str, int]]:
     """The files of arrays in a folder, and when they were written."""
-    found = set()
+    names = set()
     for path in folder.glob("*.npz"):
         with contextlib.suppress(FileNotFoundError):
-            found.add((path.name, path.stat().st_mtime_ns))
-    return found
+            names.add((path.name, path.stat().st_mtime_ns))
+    return names
 
 
 @pytest.mark.parametrize("kills", [5, pytest.param(40, marks=pytest.mark.slow)])
@@ -73,15 +78,15 @@ def test_a_killed_run_goes_on_from_whole_files(
     """A checkpoint after every episode; at no moment does a load have to pass one over."""
     stands: list[int] = []
 
-    def look(folder: Path) -> None:
+    def check_folder(folder: Path) -> None:
         if folder.exists():
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 stands.append(hf.load(folder).episodes)
 
-    whole = hf.explore(problem, **RUN)
-    for folder in killed(child, tmp_path, kills, 0.15, look, **RUN):
-        assert_same(hf.load(folder), whole)
+    uninterrupted = hf.explore(problem, **RUN)
+    for folder in run_with_kills(child, tmp_path, kills, 0.15, check_folder, **RUN):
+        assert_same(hf.load(folder), uninterrupted)
     assert len(set(stands)) > 1  # it was not killed at the same place each time
 
 
@@ -92,7 +97,7 @@ def test_a_killed_batch_goes_on_from_whole_files(
     """A file for each member; whatever file is there is whole."""
     stands: list[int] = []
 
-    def look(folder: Path) -> None:
+    def check_folder(folder: Path) -> None:
         chunks = list(folder.glob("chunk-*.npz"))
         for path in chunks:
             files.read_npz(path)
@@ -100,13 +105,13 @@ def test_a_killed_batch_goes_on_from_whole_files(
             files.read_json(folder / "batch.json")
         stands.append(len(chunks))
 
-    whole = hf.explore_many(problem, "uniform", **BATCH)
-    for folder in killed(child, tmp_path, kills, 0.2, look, explorer="uniform", **BATCH):
+    uninterrupted = hf.explore_many(problem, "uniform", **BATCH)
+    for folder in run_with_kills(child, tmp_path, kills, 0.2, check_folder, explorer="uniform", **BATCH):
         assert len(list(folder.glob("chunk-*.npz"))) == BATCH["seeds"]
-        stored = hf.explore_many(problem, "uniform", out=folder, **BATCH)  # reads what is there
-        assert same_arrays(stored.progress, whole.progress)
-        assert same_arrays(stored.curves, whole.curves)
-        assert same_arrays(stored.records, whole.records)
+        loaded = hf.explore_many(problem, "uniform", out=folder, **BATCH)  # reads what is there
+        assert same_arrays(loaded.progress, uninterrupted.progress)
+        assert same_arrays(loaded.curves, uninterrupted.curves)
+        assert same_arrays(loaded.records, uninterrupted.records)
     assert len(set(stands)) > 1
 
 
@@ -124,18 +129,18 @@ COMPARE = (
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [8])
 def test_a_killed_comparison_is_repeated_with_the_same_numbers(kills: int, tmp_path: Path) -> None:
-    """It keeps nothing until it ends; what it leaves when it is killed is in nobody's way."""
+    """It writes nothing until it ends; files left by a killed process do not matter."""
     cache = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache")}
-    always = {f"JAX_PERSISTENT_CACHE_MIN_{x}": "0" for x in ("COMPILE_TIME_SECS", "ENTRY_SIZE_BYTES")}
-    env = os.environ | cache | always | {"JAX_PLATFORMS": "cpu"}
+    cache_always = {f"JAX_PERSISTENT_CACHE_MIN_{x}": "0" for x in ("COMPILE_TIME_SECS", "ENTRY_SIZE_BYTES")}
+    env = os.environ | cache | cache_always | {"JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-c", "from horizonfree.cli import main; main()", *COMPARE.split()]
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     subprocess.run([*command, str(tmp_path / "whole")], env=env, check=True, capture_output=True)
-    lasts, moments = time.perf_counter() - began, random.Random(1)
+    lasts, moments = time.perf_counter() - start_time, random.Random(1)
     out = tmp_path / "killed"
     for _ in range(kills):
-        silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        process = subprocess.Popen([*command, str(out)], env=env, start_new_session=True, **silent)  # type: ignore[call-overload]
+        no_output = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        process = subprocess.Popen([*command, str(out)], env=env, start_new_session=True, **no_output)  # type: ignore[call-overload]
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(moments.uniform(0.1, 0.6) * lasts)
         with contextlib.suppress(ProcessLookupError):
@@ -148,5 +153,5 @@ def test_a_killed_comparison_is_repeated_with_the_same_numbers(kills: int, tmp_p
 
 def rows(folder: Path) -> list[dict[str, Any]]:
     """But for the time that they took."""
-    found = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
-    return [{name: x for name, x in row.items() if name != "seconds"} for row in found]
+    stored_rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
+    return [{name: x for name, x in row.items() if name != "seconds"} for row in stored_rows]

@@ -21,11 +21,11 @@ def problem() -> hf.Problem:
 
 @pytest.fixture(scope="module")
 def episodes(problem: hf.Problem):
-    seen = hf.simulate(problem, np.full((5, 4, 2), 0.5), episodes=30, seed=1)
-    return np.asarray(seen.s), np.asarray(seen.a)
+    simulated = hf.simulate(problem, np.full((5, 4, 2), 0.5), episodes=30, seed=1)
+    return np.asarray(simulated.s), np.asarray(simulated.a)
 
 
-def rows_of(episodes, lengths=None) -> dict[str, np.ndarray]:
+def make_columns(episodes, lengths=None) -> dict[str, np.ndarray]:
     """One row per step, the episodes named 7, 8, ..; steps count from 1."""
     s, a = episodes
     lengths = np.full(len(a), a.shape[1]) if lengths is None else lengths
@@ -45,9 +45,11 @@ def write(path, columns) -> None:
 def test_a_log_gives_the_run_of_its_episodes(problem, episodes):
     """With the problem, or with sizes from the log: all four states and both actions occur."""
     expected = hf.from_episodes(problem, episodes)
-    assert from_log(rows_of(episodes), problem).certificate() == expected.certificate()
-    assert "no states and actions but those of the log" in from_log(rows_of(episodes)).certificate().assumes
-    for run in (from_log(rows_of(episodes), problem), from_log(rows_of(episodes))):
+    assert from_log(make_columns(episodes), problem).certificate() == expected.certificate()
+    assert (
+        "no states and actions but those of the log" in from_log(make_columns(episodes)).certificate().assumes
+    )
+    for run in (from_log(make_columns(episodes), problem), from_log(make_columns(episodes))):
         np.testing.assert_array_equal(run.evidence.counts, expected.evidence.counts)
         assert run.episodes == 30
         assert run.problem.space.sizes == (5, 4, 2)
@@ -56,7 +58,7 @@ def test_a_log_gives_the_run_of_its_episodes(problem, episodes):
 
 
 def test_rows_may_come_in_any_order(episodes):
-    columns = rows_of(episodes)
+    columns = make_columns(episodes)
     mixed = np.random.default_rng(0).permutation(len(columns["step"]))
     run = from_log({name: x[mixed] for name, x in columns.items()})
     np.testing.assert_array_equal(run.evidence.counts, from_log(columns).evidence.counts)
@@ -71,20 +73,20 @@ def test_short_episodes_count_as_far_as_they_go(problem, episodes):
         for h in range(length):
             N[s[k, h], a[k, h], s[k, h + 1]] += 1
     lists = [s[k, : n + 1] for k, n in enumerate(lengths)], [a[k, :n].tolist() for k, n in enumerate(lengths)]
-    for run in (from_log(rows_of(episodes, lengths), problem), hf.from_episodes(problem, lists)):
+    for run in (from_log(make_columns(episodes, lengths), problem), hf.from_episodes(problem, lists)):
         np.testing.assert_array_equal(run.evidence.counts, N)
         assert run.evidence.impossible == 0
         assert run.episodes == 30
     assert hf.certify(problem, lists) == run.certificate()
-    three = hf.from_episodes(problem, (s[:, :4], a[:, :3]))
-    assert three.evidence.counts.sum() == 90
+    short_run = hf.from_episodes(problem, (s[:, :4], a[:, :3]))
+    assert short_run.evidence.counts.sum() == 90
 
 
 def test_short_episodes_of_a_mixture_count_as_far_as_they_go():
     """A class whose evidence depends on the order: what was not seen changes nothing, whatever stands there."""
     problem = hf.make("zoned-grid", size=3, zones=3, horizon=5)
-    seen = hf.simulate(problem, np.full((5, 9, 4), 0.25), episodes=20, seed=3)
-    s, a = np.asarray(seen.s), np.asarray(seen.a)
+    episodes = hf.simulate(problem, np.full((5, 9, 4), 0.25), episodes=20, seed=3)
+    s, a = np.asarray(episodes.s), np.asarray(episodes.a)
     lists = [x[:3] for x in s] + [s[0]], [x[:2] for x in a] + [a[0]]
     run = hf.from_episodes(problem, lists)
     assert run.evidence.counts.sum() == 20 * 2 + 5
@@ -93,7 +95,7 @@ def test_short_episodes_of_a_mixture_count_as_far_as_they_go():
 
 
 def test_sizes_start_and_ends_may_be_given(episodes):
-    columns = rows_of(episodes)
+    columns = make_columns(episodes)
     run = from_log(columns, num_states=6, num_actions=3, horizon=8, start=0, terminal=[5])
     assert run.problem.space.sizes == (8, 6, 3)
     assert run.problem.model.num_unknown == 15
@@ -102,7 +104,7 @@ def test_sizes_start_and_ends_may_be_given(episodes):
 
 def test_a_start_that_differs_must_be_said(episodes):
     s, a = episodes
-    columns = rows_of((s[:, 1:], a[:, 1:]))
+    columns = make_columns((s[:, 1:], a[:, 1:]))
     with pytest.raises(OptionError, match=r"start in 4 different states: .* start='unknown'"):
         from_log(columns)
     assert from_log(columns, start=np.full(4, 0.25)).evidence.impossible == 0
@@ -121,10 +123,13 @@ def test_a_start_that_differs_must_be_said(episodes):
 @pytest.mark.parametrize("is_renamed", [False, True])
 def test_csv(tmp_path, episodes, is_renamed):
     """Columns in another order and others beside them; under other names, and with a mark that some programs add."""
-    columns = rows_of(episodes)
+    columns = make_columns(episodes)
     names = dict(zip(COLUMNS, ["id", "t", "s", "a", "s next"])) if is_renamed else {}
-    others = {"reward": np.full(150, 0.5), "note": np.full(150, '"quoted, twice"')}
-    write(tmp_path / "log.csv", others | {names.get(name, name): x for name, x in reversed(columns.items())})
+    other_columns = {"reward": np.full(150, 0.5), "note": np.full(150, '"quoted, twice"')}
+    write(
+        tmp_path / "log.csv",
+        other_columns | {names.get(name, name): x for name, x in reversed(columns.items())},
+    )
     if is_renamed:
         text = (tmp_path / "log.csv").read_text()
         (tmp_path / "log.csv").write_text(text, encoding="utf-8-sig")
@@ -134,7 +139,7 @@ def test_csv(tmp_path, episodes, is_renamed):
 
 
 def test_parquet_needs_pyarrow(tmp_path, episodes, monkeypatch):
-    """Without it the error says so; with it columns are asked for by name (here a stand-in for the library)."""
+    """Without it the error says so; with it columns are requested by name (here a stand-in for the library)."""
     path = tmp_path / "log.parquet"
     path.touch()
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
@@ -142,7 +147,7 @@ def test_parquet_needs_pyarrow(tmp_path, episodes, monkeypatch):
         OptionError, match=r"\.csv file needs no extra.*pyarrow is not installed; .*horizonfree\[parquet\]"
     ):
         from_log(path)
-    columns = rows_of(episodes)
+    columns = make_columns(episodes)
 
     class Column(list):
         def to_numpy(self):
@@ -156,27 +161,27 @@ def test_parquet_needs_pyarrow(tmp_path, episodes, monkeypatch):
 def test_parquet(tmp_path, episodes):
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
-    columns = rows_of(episodes)
+    columns = make_columns(episodes)
     parquet.write_table(pyarrow.table(columns), tmp_path / "log.parquet")
     np.testing.assert_array_equal(
         from_log(tmp_path / "log.parquet").evidence.counts, from_log(columns).evidence.counts
     )
 
 
-def changed(columns, name, row, value):
+def with_value(columns, name, row, value):
     return columns | {name: np.where(np.arange(150) == row, value, columns[name])}
 
 
-def without(columns, row):
+def without_row(columns, row):
     return {name: np.delete(x, row) for name, x in columns.items()}
 
 
 BAD_ROWS = [
-    (lambda x: without(x, 12), r"1 steps are .* row 12 \(episode 9\): a step is missing until row 13"),
-    (lambda x: changed(x, "step", 12, 2), "rows 12 and 13 are the same step of episode 9"),
-    (lambda x: changed(x, "action", 6, -1), "row 7: action is -1; numbers are 0 or more"),
+    (lambda x: without_row(x, 12), r"1 steps are .* row 12 \(episode 9\): a step is missing until row 13"),
+    (lambda x: with_value(x, "step", 12, 2), "rows 12 and 13 are the same step of episode 9"),
+    (lambda x: with_value(x, "action", 6, -1), "row 7: action is -1; numbers are 0 or more"),
     (
-        lambda x: changed(x, "next_state", 6, 9),
+        lambda x: with_value(x, "next_state", 6, 9),
         r"row 7 \(episode 8\): next_state is 9, but row 8, the next step, is in state",
     ),
     (
@@ -195,13 +200,13 @@ BAD_ROWS = [
 
 
 def test_rows_that_do_not_fit_together_are_refused(episodes, subtests):
-    for change, words in BAD_ROWS:
-        with subtests.test(words), pytest.raises(HorizonfreeError, match=words):
-            from_log(change(rows_of(episodes)))
+    for change, message in BAD_ROWS:
+        with subtests.test(message), pytest.raises(HorizonfreeError, match=message):
+            from_log(change(make_columns(episodes)))
 
 
 def test_states_beyond_the_sizes_are_refused_and_episodes_beyond_the_horizon_are_cut(problem, episodes):
-    columns = rows_of(episodes)
+    columns = make_columns(episodes)
     with pytest.raises(ShapeError, match=r"row \d+: state 3 is not one of the 3 states .* states are 0 to 2"):
         from_log(columns, num_states=3)
     with pytest.raises(ShapeError, match=r"row \d+: action 1 is not one of the 1 actions"):
@@ -232,7 +237,7 @@ def test_lists_that_are_no_episodes_are_refused(problem):
 
 
 def test_files_that_are_no_tables_are_refused(tmp_path):
-    for name, text, words in (
+    for name, text, message in (
         ("a.csv", "", "has no column 'episode'"),
         ("b.csv", "episode,step,state,action,next_state\n", "at least 1"),
         ("c.csv", "episode,step,state,action,next_state\n0,0,0,x,\n", "no step of the log is complete"),
@@ -249,7 +254,7 @@ def test_files_that_are_no_tables_are_refused(tmp_path):
         ("e.txt", "", r"e.txt is neither .csv nor .parquet; give the columns as arrays"),
     ):
         (tmp_path / name).write_text(text)
-        with pytest.raises(HorizonfreeError, match=words):
+        with pytest.raises(HorizonfreeError, match=message):
             from_log(tmp_path / name)
     (tmp_path / "f.csv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises((ShapeError, UnknownNameError)):

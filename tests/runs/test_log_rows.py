@@ -36,18 +36,18 @@ def machines(K: int = 40, H: int = 10, seed: int = 0) -> dict[str, list]:
     return rows
 
 
-def counts_of(rows: dict[str, list], keep: np.ndarray | None = None) -> np.ndarray:
+def make_counts(rows: dict[str, list], is_kept: np.ndarray | None = None) -> np.ndarray:
     """Transitions between rows that follow each other, counted one by one; keep: rows whose entries are there."""
     N = np.zeros((3, 2, 3), int)
-    keep = np.ones(len(rows["status"]), bool) if keep is None else keep
-    for i in range(len(keep) - 1):
-        if rows["machine"][i] == rows["machine"][i + 1] and keep[i] and keep[i + 1]:
+    is_kept = np.ones(len(rows["status"]), bool) if is_kept is None else is_kept
+    for i in range(len(is_kept) - 1):
+        if rows["machine"][i] == rows["machine"][i + 1] and is_kept[i] and is_kept[i + 1]:
             s, a, t = rows["status"][i], rows["order"][i], rows["status"][i + 1]
             N[STATES.index(s), ACTIONS.index(a), STATES.index(t)] += 1
     return N
 
 
-def changed(rows: dict[str, list], name: str, row: int, value: object) -> dict[str, list]:
+def with_value(rows: dict[str, list], name: str, row: int, value: object) -> dict[str, list]:
     return rows | {name: [value if i == row else x for i, x in enumerate(rows[name])]}
 
 
@@ -59,7 +59,7 @@ def shuffled(rows: dict[str, list], seed: int = 1) -> dict[str, list]:
 def test_names_and_dates_need_no_problem_and_are_in_every_answer() -> None:
     rows = machines()
     run = hf.from_log(shuffled(rows), columns=COLUMNS)
-    np.testing.assert_array_equal(run.evidence.counts, counts_of(rows))
+    np.testing.assert_array_equal(run.evidence.counts, make_counts(rows))
     assert run.problem.layout["states"] == STATES
     assert run.problem.layout["actions"] == ACTIONS
     assert run.problem.space.sizes == (10, 3, 2)
@@ -79,22 +79,22 @@ def test_names_and_dates_need_no_problem_and_are_in_every_answer() -> None:
 def test_names_and_what_was_assumed_are_kept_in_a_folder(tmp_path) -> None:
     run = hf.from_log(machines(), columns=COLUMNS)
     run.save(tmp_path / "run")
-    again = hf.load(tmp_path / "run")
-    assert again.certificate() == run.certificate()
-    assert again.problem.layout["states"] == STATES
-    assert str(again).count("there is no column 'next_state'") == 1
+    loaded = hf.load(tmp_path / "run")
+    assert loaded.certificate() == run.certificate()
+    assert loaded.problem.layout["states"] == STATES
+    assert str(loaded).count("there is no column 'next_state'") == 1
 
 
 def test_holes_are_refused_with_their_place_or_left_out_and_counted(subtests) -> None:
     rows = machines()
     holes = {
         "a state": (
-            changed(rows, "status", 15, None),
+            with_value(rows, "status", 15, None),
             [15],
             r"the first: row 15 \(episode M1\) has no next state, as row 16",
         ),
         "an action": (
-            changed(rows, "order", 15, ""),
+            with_value(rows, "order", 15, ""),
             [15],
             r"the first: row 16 \(episode M1\) has no action",
         ),
@@ -103,22 +103,22 @@ def test_holes_are_refused_with_their_place_or_left_out_and_counted(subtests) ->
             [15],
             r"row 15 \(episode M1\): a step is missing until row 16",
         ),
-        "a step": (changed(rows, "week", 15, float("nan")), [15], "row 16 has no step"),
+        "a step": (with_value(rows, "week", 15, float("nan")), [15], "row 16 has no step"),
     }
-    for name, (broken, lost, words) in holes.items():
+    for name, (rows_with_hole, lost_rows, message) in holes.items():
         with subtests.test(name):
-            with pytest.raises(ShapeError, match=words):
-                hf.from_log(broken, columns=COLUMNS)
-            keep = ~np.isin(np.arange(len(rows["status"])), lost)
-            expected = counts_of(rows, keep)
+            with pytest.raises(ShapeError, match=message):
+                hf.from_log(rows_with_hole, columns=COLUMNS)
+            is_kept = ~np.isin(np.arange(len(rows["status"])), lost_rows)
+            expected = make_counts(rows, is_kept)
             if name == "an action":  # the transition into the row is complete
                 s, a, t = (rows[c][i] for c, i in (("status", 14), ("order", 14), ("status", 15)))
                 expected[STATES.index(s), ACTIONS.index(a), STATES.index(t)] += 1
-            run = hf.from_log(broken, columns=COLUMNS, missing="drop")
+            run = hf.from_log(rows_with_hole, columns=COLUMNS, missing="drop")
             np.testing.assert_array_equal(run.evidence.counts, expected)
-            lost = 1 if name == "an action" else 2
-            assert f"{lost} of 400 steps are incomplete or missing" in str(run)
-            cut = hf.from_log(broken, columns=COLUMNS, missing="cut")
+            lost_rows = 1 if name == "an action" else 2
+            assert f"{lost_rows} of 400 steps are incomplete or missing" in str(run)
+            cut = hf.from_log(rows_with_hole, columns=COLUMNS, missing="cut")
             assert cut.evidence.counts.sum() == 390 + (4 if name == "an action" else 3)
 
 
@@ -137,12 +137,12 @@ def test_holes_without_a_row_for_the_step_before_the_hole_keep_its_next_state() 
 
 def test_steps_that_are_missing_because_an_episode_ended_are_refused() -> None:
     rows = machines()
-    ended = [i % 11 == 10 for i in range(len(rows["status"]))]
+    is_last = [i % 11 == 10 for i in range(len(rows["status"]))]
     for missing in ("error", "drop", "cut"):
         with pytest.raises(
             ShapeError, match=r"row 11 \(episode M0\): terminated is true and there is no next state.* 39 "
         ):
-            hf.from_log(rows | {"terminated": ended}, columns=COLUMNS, missing=missing)
+            hf.from_log(rows | {"terminated": is_last}, columns=COLUMNS, missing=missing)
 
 
 @pytest.mark.parametrize("is_selective", [False, True])
@@ -158,17 +158,17 @@ def test_dropped_steps_keep_the_certificate_valid_unless_they_depend_on_the_next
     for seed in range(20):
         rows = machines(200, 10, seed)
         rng = np.random.default_rng(seed)
-        after = [None if i % 11 == 10 else t for i, t in enumerate([*rows["status"][1:], None])]
-        lost = [
+        next_states = [None if i % 11 == 10 else t for i, t in enumerate([*rows["status"][1:], None])]
+        lost_rows = [
             (t == "bad") if is_selective else rng.random() < (0.6 if s == "good" else 0.1)
-            for s, t in zip(rows["status"], after)
+            for s, t in zip(rows["status"], next_states)
         ]
         steps = {
-            "next_state": [None if x else t for x, t in zip(lost, after)],
-            "order": [None if x else a for x, a in zip(lost, rows["order"])],
+            "next_state": [None if x else t for x, t in zip(lost_rows, next_states)],
+            "order": [None if x else a for x, a in zip(lost_rows, rows["order"])],
         }
-        broken = rows | steps
-        run = hf.from_log(broken, columns=COLUMNS, missing="drop", states=STATES)
+        rows_with_holes = rows | steps
+        run = hf.from_log(rows_with_holes, columns=COLUMNS, missing="drop", states=STATES)
         outside = float(table.model.violation(run.evidence, table.truth, 1e-6)) > 0
         assert outside == is_selective
 
@@ -178,12 +178,12 @@ def test_a_column_of_steps_may_be_missing_or_count_from_anywhere() -> None:
     in_order = {name: x for name, x in rows.items() if name != "week"}
     columns = {role: name for role, name in COLUMNS.items() if role != "step"}
     run = hf.from_log(in_order, columns=columns)
-    np.testing.assert_array_equal(run.evidence.counts, counts_of(rows))
+    np.testing.assert_array_equal(run.evidence.counts, make_counts(rows))
     assert "there is no column 'step'" in str(run)
     with_dates = hf.from_log(rows, columns=COLUMNS | {"step": None})
     np.testing.assert_array_equal(with_dates.evidence.counts, run.evidence.counts)
-    late = rows | {"week": [100 + 3 * (i // 11) + i % 11 for i in range(len(rows["week"]))]}
-    np.testing.assert_array_equal(hf.from_log(late, columns=COLUMNS).evidence.counts, run.evidence.counts)
+    shifted = rows | {"week": [100 + 3 * (i // 11) + i % 11 for i in range(len(rows["week"]))]}
+    np.testing.assert_array_equal(hf.from_log(shifted, columns=COLUMNS).evidence.counts, run.evidence.counts)
 
 
 @pytest.mark.parametrize(
@@ -233,8 +233,8 @@ def test_a_state_may_be_made_of_columns_and_of_bins() -> None:
     rng = np.random.default_rng(0)
     wear, load = rng.uniform(0, 100, 600), rng.choice(["high", "low"], 600)
     log = {"episode": np.arange(600) // 20, "wear": wear, "load": load, "action": rng.integers(2, size=600)}
-    how = {"columns": {"state": ["load", "wear"]}, "start": "unknown"}
-    run = hf.from_log(log, bins={"wear": [20, 60]}, **how)
+    options = {"columns": {"state": ["load", "wear"]}, "start": "unknown"}
+    run = hf.from_log(log, bins={"wear": [20, 60]}, **options)
     assert run.problem.layout["states"][:3] == [
         "high, wear 20 to 60",
         "high, wear 60 or more",
@@ -253,11 +253,11 @@ def test_a_state_may_be_made_of_columns_and_of_bins() -> None:
     assert "binning wear is an assumption, not a fact" in run.certificate().assumes
     assert "binning wear" in run.plan(hf.goal(run.problem, s)).certificate.assumes
     with pytest.raises(ShapeError, match=r"column wear, row 1: .* is not a whole number; bins=\{'wear': 5\}"):
-        hf.from_log(log, **how)
+        hf.from_log(log, **options)
     with pytest.raises(
         OptionError, match=r"bins\['laod'\]: no state or action is made of this column; did you mean 'load'"
     ):
-        hf.from_log(log, bins={"laod": 3}, **how)
+        hf.from_log(log, bins={"laod": 3}, **options)
 
 
 def test_episodes_that_set_the_quantiles_are_not_counted() -> None:
@@ -274,9 +274,9 @@ def test_episodes_that_set_the_quantiles_are_not_counted() -> None:
     np.testing.assert_array_equal(run.evidence.counts[:4, 0], N[:4])
     assert run.episodes == 27
     assert "the first 3 of 30 episodes set the quantiles of the bins and are not counted" in str(run)
-    one = {name: x[:20] for name, x in log.items()}
+    first_episode = {name: x[:20] for name, x in log.items()}
     with pytest.raises(OptionError, match="give the edges instead"):
-        hf.from_log(one, columns={"state": "wear"}, bins={"wear": 4})
+        hf.from_log(first_episode, columns={"state": "wear"}, bins={"wear": 4})
 
 
 def test_starts_are_by_name_and_a_start_that_differs_is_refused_with_the_choices() -> None:
@@ -288,8 +288,8 @@ def test_starts_are_by_name_and_a_start_that_differs_is_refused_with_the_choices
     with pytest.raises(OptionError, match=r"2 different states: good \(39\), fair \(1\). .* start='good'"):
         hf.from_log(rows, columns=COLUMNS)
     assert hf.from_log(rows, columns=COLUMNS, start="fair").problem.start == 1
-    drawn = hf.from_log(rows, columns=COLUMNS, start={"good": 0.75, "fair": 0.25}).problem
-    np.testing.assert_array_equal(drawn.start, [0, 0.25, 0.75])
+    random_start = hf.from_log(rows, columns=COLUMNS, start={"good": 0.75, "fair": 0.25}).problem
+    np.testing.assert_array_equal(random_start.start, [0, 0.25, 0.75])
     with pytest.raises(UnknownNameError, match="start: there is no state 'god'; did you mean 'good'"):
         hf.from_log(rows, columns=COLUMNS, start="god")
     ending = hf.from_log(rows, columns=COLUMNS, start="fair", terminal=["bad"])
@@ -298,7 +298,7 @@ def test_starts_are_by_name_and_a_start_that_differs_is_refused_with_the_choices
 
 def test_refusals_name_the_column_and_what_to_do(subtests) -> None:
     rows = machines(4)
-    for how, words in (
+    for options, message in (
         (
             {},
             r"has 'machine', .* and has no column 'episode'; .* columns=\{'episode': .., .*\}, .* --columns episode=",
@@ -308,8 +308,8 @@ def test_refusals_name_the_column_and_what_to_do(subtests) -> None:
         ({"columns": COLUMNS, "missing": "skip"}, "missing is 'skip'; it must be"),
         ({"columns": COLUMNS, "num_states": 3}, r"the log has names: states=\[..\] lists them all"),
     ):
-        with subtests.test(words), pytest.raises(HorizonfreeError, match=words):
-            hf.from_log(rows, **how)
+        with subtests.test(message), pytest.raises(HorizonfreeError, match=message):
+            hf.from_log(rows, **options)
 
 
 def test_data_frames_of_pandas() -> None:
@@ -321,8 +321,8 @@ def test_data_frames_of_pandas() -> None:
     frame.loc[15, "status"] = None
     run = hf.from_log(frame, columns=COLUMNS, missing="drop")
     assert run.problem.layout["actions"] == ["run", "mend", "scrap"]  # in the order of the categories
-    keep = np.arange(len(frame)) != 15
-    np.testing.assert_array_equal(run.evidence.counts[:, [1, 0]], counts_of(rows, keep))
+    is_kept = np.arange(len(frame)) != 15
+    np.testing.assert_array_equal(run.evidence.counts[:, [1, 0]], make_counts(rows, is_kept))
     assert run.evidence.counts[:, 2].sum() == 0
     assert "there are no states but" in run.certificate().assumes
     numbers = pandas.DataFrame(
@@ -336,7 +336,7 @@ def test_other_frames_and_parquet(library: str, tmp_path) -> None:
     module, rows = pytest.importorskip(library), machines()
     table = module.DataFrame(rows) if library == "polars" else module.table(rows)
     run = hf.from_log(table, columns=COLUMNS)
-    np.testing.assert_array_equal(run.evidence.counts, counts_of(rows))
+    np.testing.assert_array_equal(run.evidence.counts, make_counts(rows))
     if library == "pyarrow":
 
         class Stream:
@@ -362,7 +362,7 @@ class Recorded:
         return iter(self._episodes)
 
 
-def recorded(observations, actions, is_terminated: bool, id: int = 0) -> SimpleNamespace:
+def minari_episode(observations, actions, is_terminated: bool, id: int = 0) -> SimpleNamespace:
     ends = np.arange(len(actions)) == len(actions) - 1
     return SimpleNamespace(
         id=id,
@@ -375,8 +375,8 @@ def recorded(observations, actions, is_terminated: bool, id: int = 0) -> SimpleN
 
 def test_a_minari_data_set_is_a_run_and_final_states_have_copies() -> None:
     episodes = [
-        recorded(np.array([0, 1, 3]), [0, 1], True),
-        recorded(np.array([0, 1, 2, 0]), [0, 0, 1], False, 1),
+        minari_episode(np.array([0, 1, 3]), [0, 1], True),
+        minari_episode(np.array([0, 1, 2, 0]), [0, 0, 1], False, 1),
     ]
     run = hf.from_minari(Recorded(gymnasium.spaces.Discrete(4), episodes))
     assert run.problem.space.sizes == (3, 8, 2)
@@ -385,14 +385,14 @@ def test_a_minari_data_set_is_a_run_and_final_states_have_copies() -> None:
         counts[s, a, t] += 1
     np.testing.assert_array_equal(run.evidence.counts, counts)
     assert run.observed_reward.count.sum() == 5
-    declared = hf.from_minari(Recorded(gymnasium.spaces.Discrete(4), episodes), terminal=[3])
-    assert declared.problem.num_states == 4
-    pairs = [recorded((np.array([0, 1]), np.array([5, 6])), [1], False)]
+    run_with_terminal = hf.from_minari(Recorded(gymnasium.spaces.Discrete(4), episodes), terminal=[3])
+    assert run_with_terminal.problem.num_states == 4
+    pairs = [minari_episode((np.array([0, 1]), np.array([5, 6])), [1], False)]
     joined = hf.from_minari(
         Recorded(gymnasium.spaces.Tuple([gymnasium.spaces.Discrete(9)] * 2), pairs), terminal=()
     )
     assert joined.problem.layout["states"] == ["obs0 0, obs1 5", "obs0 1, obs1 6"]
-    real = [recorded(np.array([[0.5, 2.0], [1.5, 3.0]]), [1], False)]
+    real = [minari_episode(np.array([[0.5, 2.0], [1.5, 3.0]]), [1], False)]
     box = Recorded(gymnasium.spaces.Box(0, 9, (2,)), real)
     binned = hf.from_minari(box, terminal=(), bins={"obs0": [1.0], "obs1": [2.5]})
     assert binned.problem.num_states == 2

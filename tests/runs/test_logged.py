@@ -1,4 +1,4 @@
-"""Episodes that somebody else gathered: the same evidence, the same certificates, and clear refusals."""
+"""Recorded episodes: the same evidence and certificates as of a run, and clear errors."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def test_a_budget_that_was_declared_sets_the_bets(problem: hf.Problem) -> None:
 
 
 def test_plans_as_the_explorer_would_are_made_in_the_estimate_of_the_evidence(problem: hf.Problem) -> None:
-    """Nobody explored, so the estimate is the predictor."""
+    """Without an explorer the estimate is the predictor."""
     run = hf.from_episodes(problem, hf.simulate(problem, np.full((5, 9, 4), 0.25), episodes=10, seed=1))
     reward = hf.goal(problem, 8)
     plan = run.plan(reward, model="explorer")
@@ -40,10 +40,10 @@ def test_plans_as_the_explorer_would_are_made_in_the_estimate_of_the_evidence(pr
 
 
 def test_a_transition_that_cannot_be_is_kept_and_rejects_the_class(problem: hf.Problem) -> None:
-    seen = hf.simulate(problem, np.full((5, 9, 4), 0.25), episodes=10, seed=1)
-    s = np.array(seen.s)
+    episodes = hf.simulate(problem, np.full((5, 9, 4), 0.25), episodes=10, seed=1)
+    s = np.array(episodes.s)
     s[4] = [s[4, 0], 8, 0, 8, 0, 8]  # from corner to corner
-    run = hf.from_episodes(problem, (s, seen.a))
+    run = hf.from_episodes(problem, (s, episodes.a))
     assert run.evidence.impossible == 5
     assert run.certificate().is_rejected
 
@@ -67,12 +67,12 @@ def test_logged_episodes_may_start_wherever_the_problem_may() -> None:
     kernels = np.random.default_rng(0).dirichlet(np.ones(4), size=(2, 4, 2))
     start = [0.5, 0.0, 0.3, 0.2]
     problem = hf.Mixture.from_kernels(kernels, horizon=3, start=start, weights=[0.5, 0.5])
-    seen = hf.simulate(problem, np.full((3, 4, 2), 0.5), episodes=80, seed=3)
-    assert set(np.unique(seen.s[:, 0])) == {0, 2, 3}
-    run = hf.from_episodes(problem, (seen.s, seen.a))
+    episodes = hf.simulate(problem, np.full((3, 4, 2), 0.5), episodes=80, seed=3)
+    assert set(np.unique(episodes.s[:, 0])) == {0, 2, 3}
+    run = hf.from_episodes(problem, (episodes.s, episodes.a))
     assert run.evidence.counts.sum() == 80 * 3
     assert not run.certificate(1e-6).is_rejected
-    odd = np.array(seen.s)
+    odd = np.array(episodes.s)
     odd[7, 0] = 1
     with pytest.raises(ModelError, match="episode 7 starts in state 1; the problem starts elsewhere"):
-        hf.from_episodes(problem, (odd, seen.a))
+        hf.from_episodes(problem, (odd, episodes.a))

@@ -8,19 +8,19 @@ from horizonfree.runs.until import MAX_EPISODES, StopRule
 
 
 class Clock:
-    """A clock that is told the time."""
+    """A clock whose time tests set."""
 
-    now = 0.0
+    seconds = 0.0
 
     def perf_counter(self) -> float:
-        return self.now
+        return self.seconds
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(progress, "time", made)
-    return made
+    new_clock = Clock()
+    monkeypatch.setattr(progress, "time", new_clock)
+    return new_clock
 
 
 def test_the_first_block_is_not_counted_as_it_compiles(
@@ -29,8 +29,8 @@ def test_the_first_block_is_not_counted_as_it_compiles(
     """26 s of compilation, then one second for an episode: 12 s are left after eight of twenty."""
     with progress.progress_meter(0, StopRule(0, 20), True) as show:
         show(0, {}, None)
-        for episode, now in ((1, 26.0), (2, 27.0), (8, 33.0), (20, 45.0)):
-            clock.now = now
+        for episode, seconds in ((1, 26.0), (2, 27.0), (8, 33.0), (20, 45.0)):
+            clock.seconds = seconds
             show(episode, {}, None)
     assert capsys.readouterr().err.splitlines() == [
         "episode 1 of 20, 26 s",
@@ -45,8 +45,8 @@ def test_without_an_end_none_is_shown_until_there_is_an_estimate(
     """A gap of 0.4 falls to 0.2 in four times the episodes."""
     with progress.progress_meter(0, StopRule(0, MAX_EPISODES, until_eps=0.2), True) as show:
         show(0, {}, None)
-        for episode, now, eps in ((1, 10.0, 1.0), (11, 20.0, None), (21, 30.0, 0.4), (30, 39.0, 0.2)):
-            clock.now = now
+        for episode, seconds, eps in ((1, 10.0, 1.0), (11, 20.0, None), (21, 30.0, 0.4), (30, 39.0, 0.2)):
+            clock.seconds = seconds
             show(episode, {}, eps)
     assert capsys.readouterr().err.splitlines() == [
         "episode 1, suboptimality at most 1.000, target 0.2, 10 s",
@@ -59,10 +59,10 @@ def test_without_an_end_none_is_shown_until_there_is_an_estimate(
 def test_an_end_that_was_asked_for_is_shown_beside_a_gap(
     clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is the end until a gap tells of an earlier one; and no episode lies beyond it."""
+    """It is the end until a gap gives an earlier one; no episode is beyond it."""
     with progress.progress_meter(0, StopRule(0, 500, until_eps=0.2), True) as show:
-        for episode, now, eps in ((1, 10.0, 1.0), (10, 20.0, 0.2098), (12, 30.0, None)):
-            clock.now = now
+        for episode, seconds, eps in ((1, 10.0, 1.0), (10, 20.0, 0.2098), (12, 30.0, None)):
+            clock.seconds = seconds
             show(episode, {}, eps)
     assert [line.split(",")[0] for line in capsys.readouterr().err.splitlines()] == [
         "episode 1 of 500",
@@ -71,17 +71,17 @@ def test_an_end_that_was_asked_for_is_shown_beside_a_gap(
     ]
 
 
-@pytest.mark.parametrize(("calls", "words"), [(1, "1 oracle call"), (2, "2 oracle calls")])
+@pytest.mark.parametrize(("calls", "expected"), [(1, "1 oracle call"), (2, "2 oracle calls")])
 def test_one_call_is_no_plural(
-    clock: Clock, capsys: pytest.CaptureFixture[str], calls: int, words: str
+    clock: Clock, capsys: pytest.CaptureFixture[str], calls: int, expected: str
 ) -> None:
     with progress.progress_meter(0, StopRule(0, 1), True) as show:
         show(1, {"oracle_calls": np.array([0, calls], np.int32)}, None)
-    assert capsys.readouterr().err == f"episode 1 of 1, {words}, 0 s\n"
+    assert capsys.readouterr().err == f"episode 1 of 1, {expected}, 0 s\n"
 
 
 def test_on_a_terminal_there_is_no_end_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The live line is drawn by Rich, which is asked what it would show."""
+    """The live line is drawn by Rich; a console captures it."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -92,9 +92,9 @@ def test_on_a_terminal_there_is_no_end_either(monkeypatch: pytest.MonkeyPatch) -
 
     def line() -> str:
         console = Console(width=120)
-        with console.capture() as shown:
+        with console.capture() as capture:
             console.print(bars[0].make_tasks_table(bars[0].tasks))
-        return shown.get()
+        return capture.get()
 
     with progress.progress_meter(0, StopRule(0, MAX_EPISODES, until_eps=0.2), None) as show:
         show(0, {}, None)
@@ -111,24 +111,24 @@ def test_a_count_says_what_is_left_once_it_takes_long(
     clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with progress.counter(1000, "reward", True) as show:
-        for done, now in ((100, 4.0), (200, 8.0), (250, 10.0), (500, 20.0), (1000, 40.0)):
-            clock.now = now
+        for done, seconds in ((100, 4.0), (200, 8.0), (250, 10.0), (500, 20.0), (1000, 40.0)):
+            clock.seconds = seconds
             show(done)
     assert capsys.readouterr().err.splitlines() == [
         "reward 200 of 1,000, 8 s, about 32 s left",
         "reward 500 of 1,000, 20 s, about 20 s left",
     ]
     with progress.counter(1000, "reward", True) as show:
-        begin = clock.now
-        for done, now in ((1, 7.0), (101, 12.0)):  # a set-up of seven seconds is no rate
-            clock.now = begin + now
+        start = clock.seconds
+        for done, seconds in ((1, 7.0), (101, 12.0)):  # a set-up of seven seconds is no rate
+            clock.seconds = start + seconds
             show(done)
     assert capsys.readouterr().err.splitlines() == [
         "reward 1 of 1,000, 7 s",
         "reward 101 of 1,000, 12 s, about 45 s left",
     ]
-    for wanted in (None, False):
-        with progress.counter(1000, "reward", wanted) as show:
-            clock.now += 100
+    for option in (None, False):
+        with progress.counter(1000, "reward", option) as show:
+            clock.seconds += 100
             show(100)
     assert capsys.readouterr().err == ""

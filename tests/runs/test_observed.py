@@ -13,7 +13,7 @@ from tests.runs.test_log_rows import COLUMNS, STATES, P, machines
 MEAN = np.array([[0.2, 0.4], [0.5, 0.7], [0.6, 0.9]])  # of states bad, fair, good and actions mend, run
 
 
-def paid(rows: dict[str, list], seed: int = 0) -> dict[str, list]:
+def with_rewards(rows: dict[str, list], seed: int = 0) -> dict[str, list]:
     """The log with rewards 0 or 1 of these means; the last row of each machine leads nowhere, and is not counted."""
     rng = np.random.default_rng(seed)
     means = [MEAN[STATES.index(s), int(a == "run")] for s, a in zip(rows["status"], rows["order"])]
@@ -21,18 +21,18 @@ def paid(rows: dict[str, list], seed: int = 0) -> dict[str, list]:
 
 
 def test_rewards_of_a_log_are_added_up_by_pair() -> None:
-    rows = paid(machines(20, 5))
+    rows = with_rewards(machines(20, 5))
     run = hf.from_log(rows, columns=COLUMNS)
     total, count = np.zeros((3, 2)), np.zeros((3, 2), int)
     for i, (s, a, r) in enumerate(zip(rows["status"], rows["order"], rows["reward"])):
         if i % 6 < 5:
             total[STATES.index(s), int(a == "run")] += r
             count[STATES.index(s), int(a == "run")] += 1
-    found = run.observed_reward
-    np.testing.assert_array_equal(found.count, count)
-    np.testing.assert_allclose(found.total, total)
-    np.testing.assert_allclose(found.mean, total / count)
-    assert found.range == (0.0, 1.0)
+    observed = run.observed_reward
+    np.testing.assert_array_equal(observed.count, count)
+    np.testing.assert_allclose(observed.total, total)
+    np.testing.assert_allclose(observed.mean, total / count)
+    assert observed.range == (0.0, 1.0)
     costs = {"cost": [-x for x in rows["reward"]]} | {k: x for k, x in rows.items() if k != "reward"}
     np.testing.assert_allclose(hf.from_log(costs, columns=COLUMNS).observed_reward.total, total)
     with pytest.raises(OptionError, match="no rewards were recorded"):
@@ -40,24 +40,26 @@ def test_rewards_of_a_log_are_added_up_by_pair() -> None:
 
 
 def test_nothing_is_paid_before_an_unknown_start_and_where_an_episode_is_over() -> None:
-    rows = paid(machines(20, 5))
-    drawn = hf.from_log(rows, columns=COLUMNS, start="unknown").observed_reward
-    np.testing.assert_array_equal(drawn.count[:3], hf.from_log(rows, columns=COLUMNS).observed_reward.count)
-    assert drawn.is_over.tolist() == [False, False, False, True]
-    low, high = drawn.between(-1, 2).interval(0.1)
+    rows = with_rewards(machines(20, 5))
+    observed = hf.from_log(rows, columns=COLUMNS, start="unknown").observed_reward
+    np.testing.assert_array_equal(
+        observed.count[:3], hf.from_log(rows, columns=COLUMNS).observed_reward.count
+    )
+    assert observed.is_over.tolist() == [False, False, False, True]
+    low, high = observed.between(-1, 2).interval(0.1)
     assert (low[3], high[3]) == (pytest.approx(0), pytest.approx(0))
     assert (high[:3] > low[:3]).all()
 
 
 def test_the_interval_is_that_of_the_formula_and_shares_delta_by_pair() -> None:
-    run = hf.from_log(paid(machines(20, 5)), columns=COLUMNS)
-    found = run.observed_reward.between(0, 2)
-    low, high = found.interval(0.1)
+    run = hf.from_log(with_rewards(machines(20, 5)), columns=COLUMNS)
+    observed = run.observed_reward.between(0, 2)
+    low, high = observed.interval(0.1)
     for s, a in np.ndindex(3, 2):
-        n = found.count[s, a]
+        n = observed.count[s, a]
         width = 2 / (2 * n) * np.sqrt((n + RHO) * (2 * np.log(6 / 0.1) + np.log((n + RHO) / RHO)))
-        assert high[s, a] == pytest.approx(min(2.0, found.mean[s, a] + width), abs=1e-12)
-        assert low[s, a] == pytest.approx(max(0.0, found.mean[s, a] - width), abs=1e-12)
+        assert high[s, a] == pytest.approx(min(2.0, observed.mean[s, a] + width), abs=1e-12)
+        assert low[s, a] == pytest.approx(max(0.0, observed.mean[s, a] - width), abs=1e-12)
 
 
 def test_the_interval_of_a_mean_holds_at_all_times() -> None:
@@ -72,10 +74,10 @@ def test_the_interval_of_a_mean_holds_at_all_times() -> None:
     outside = (np.abs(tosses.cumsum(1) / n - 0.3) > width).any(1)
     assert outside.sum() <= 15
     # the class has the same width
-    one = ObservedReward(
+    observed = ObservedReward(
         np.array([[90.0]]), np.array([[300]]), np.array(0.0), np.array(1.0), np.array([False])
     )
-    assert one.between(0, 1).interval(1e-3)[1][0, 0] == pytest.approx(0.3 + width[-1], abs=1e-12)
+    assert observed.between(0, 1).interval(1e-3)[1][0, 0] == pytest.approx(0.3 + width[-1], abs=1e-12)
 
 
 def test_values_and_gaps_are_those_of_the_true_rewards_and_delta_is_halved() -> None:
@@ -84,35 +86,35 @@ def test_values_and_gaps_are_those_of_the_true_rewards_and_delta_is_halved() -> 
     true = np.tile(MEAN, (5, 1, 1))
     best = optimal(table.kernel(), true).V[0, 2]
     for seed in range(10):
-        run = hf.from_log(paid(machines(100, 20, seed), seed), columns=COLUMNS, horizon=5)
-        recorded = run.observed_reward.between(0, 1)
-        plan = run.plan(recorded, delta=1e-6)
+        run = hf.from_log(with_rewards(machines(100, 20, seed), seed), columns=COLUMNS, horizon=5)
+        observed = run.observed_reward.between(0, 1)
+        plan = run.plan(observed, delta=1e-6)
         value = evaluate(table.kernel(), true, plan.policy)[0, 2]
         assert plan.value_low <= value <= plan.value_high
         assert best - value <= plan.gap
         worse = run.plan(run.observed_reward.mean, scale="rescale", delta=5e-7)
         np.testing.assert_array_equal(worse.policy, plan.policy)
         assert plan.value_low < worse.value_low <= worse.value_high < plan.value_high
-        low, _ = recorded.interval(5e-7)
+        low, _ = observed.interval(5e-7)
         assert plan.value_low == run.evaluate(low, plan.policy, scale="rescale", delta=5e-7).value_low
         other = np.zeros(3, int)
-        difference = run.compare(recorded, plan.policy, other, delta=1e-6)
+        difference = run.compare(observed, plan.policy, other, delta=1e-6)
         assert difference.delta == 1e-6
-        lost = value - evaluate(table.kernel(), true, np.zeros((5, 3), np.int32))[0, 2]
-        assert difference.low <= lost <= difference.high
-        own = run.evaluate(recorded, other, delta=1e-6)
-        assert own.value_low <= value - lost <= own.value_high
+        loss = value - evaluate(table.kernel(), true, np.zeros((5, 3), np.int32))[0, 2]
+        assert difference.low <= loss <= difference.high
+        evaluation = run.evaluate(observed, other, delta=1e-6)
+        assert evaluation.value_low <= value - loss <= evaluation.value_high
 
 
 def test_without_a_range_the_error_of_the_means_is_left_out_and_said_to_be() -> None:
-    run = hf.from_log(paid(machines(100, 20)), columns=COLUMNS, horizon=5)
+    run = hf.from_log(with_rewards(machines(100, 20)), columns=COLUMNS, horizon=5)
     plan = run.plan(run.observed_reward)
     assert "whose own error is not part of it" in plan.certificate.statement
     assert "no range was declared" in plan.certificate.assumes
     assert plan.gap == run.plan(run.observed_reward.mean, scale="rescale").gap
-    declared = run.plan(run.observed_reward.between(0, 1))
-    assert "the reward is an estimate" in declared.certificate.assumes
-    assert "in the range [0, 1]" in declared.certificate.assumes
+    plan_with_range = run.plan(run.observed_reward.between(0, 1))
+    assert "the reward is an estimate" in plan_with_range.certificate.assumes
+    assert "in the range [0, 1]" in plan_with_range.certificate.assumes
     with pytest.raises(OptionError, match="needs the range that rewards can have"):
         run.observed_reward.interval(0.1)
     with pytest.raises(
@@ -134,25 +136,25 @@ class Corridor(gymnasium.Env):
         return 0, {}
 
     def step(self, action):
-        before = self.at
+        position = self.at
         self.at = min(2, self.at + action)
-        return self.at, 2.0 if self.at == 2 else -float(before), self.at == 2, False, {}
+        return self.at, 2.0 if self.at == 2 else -float(position), self.at == 2, False, {}
 
 
 def test_rewards_of_an_environment_are_recorded_kept_and_go_on(tmp_path) -> None:
-    known = hf.Tabular(3, 2, 6, terminal=[2])
+    problem = hf.Tabular(3, 2, 6, terminal=[2])
     run = hf.explore(
-        Corridor(), "uniform", known=known, episodes=30, seed=1, progress=False, out=tmp_path / "run"
+        Corridor(), "uniform", known=problem, episodes=30, seed=1, progress=False, out=tmp_path / "run"
     )
-    found = run.observed_reward
-    np.testing.assert_array_equal(found.count[:2], run.visits[:2])
-    np.testing.assert_allclose(found.mean, [[0, 0], [-1, 2], [0, 0]])
-    assert found.range == (-1.0, 2.0)
-    assert found.is_over.tolist() == [False, False, True]
-    stored = hf.load(tmp_path / "run")
-    np.testing.assert_array_equal(stored.observed_reward.total, found.total)
-    longer = stored.resume(env=Corridor(), episodes=20, progress=False)
-    np.testing.assert_array_equal(longer.observed_reward.count[:2], longer.visits[:2])
-    np.testing.assert_array_equal(found.count[:2], run.visits[:2])  # the run itself is left as it is
-    assert run.plan(found).value == pytest.approx(2.0)
+    observed = run.observed_reward
+    np.testing.assert_array_equal(observed.count[:2], run.visits[:2])
+    np.testing.assert_allclose(observed.mean, [[0, 0], [-1, 2], [0, 0]])
+    assert observed.range == (-1.0, 2.0)
+    assert observed.is_over.tolist() == [False, False, True]
+    loaded = hf.load(tmp_path / "run")
+    np.testing.assert_array_equal(loaded.observed_reward.total, observed.total)
+    resumed = loaded.resume(env=Corridor(), episodes=20, progress=False)
+    np.testing.assert_array_equal(resumed.observed_reward.count[:2], resumed.visits[:2])
+    np.testing.assert_array_equal(observed.count[:2], run.visits[:2])  # the run itself is left as it is
+    assert run.plan(observed).value == pytest.approx(2.0)
     assert hf.explore(hf.make("river-swim"), "uniform", episodes=2, progress=False).rewards is None

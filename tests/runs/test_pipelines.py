@@ -14,24 +14,24 @@ RIVER: dict[str, Any] = {"states": 3, "horizon": 3}
 
 
 def test_a_callback_hears_of_every_block_and_of_the_end(tmp_path: Path) -> None:
-    heard: list[tuple[int, dict[str, float]]] = []
+    calls: list[tuple[int, dict[str, float]]] = []
     run = hf.explore(
         hf.make("river-swim", **RIVER),
         episodes=30,
         progress=False,
-        callback=lambda k, x: heard.append((k, dict(x))),
+        callback=lambda k, x: calls.append((k, dict(x))),
         out=tmp_path / "a",
     )
-    episodes = [k for k, _ in heard]
+    episodes = [k for k, _ in calls]
     assert episodes == sorted(set(episodes))
     assert episodes[0] >= 1
     assert episodes[-1] == 30
-    for k, numbers in heard:
+    for k, numbers in calls:
         assert numbers == {name: x[k - 1] for name, x in run.records.items()}
-    heard.clear()
-    run.resume(episodes=2, progress=False, callback=lambda k, x: heard.append((k, dict(x))))
-    assert heard[-1][0] == 32
-    assert heard[0][0] > 30
+    calls.clear()
+    run.resume(episodes=2, progress=False, callback=lambda k, x: calls.append((k, dict(x))))
+    assert calls[-1][0] == 32
+    assert calls[0][0] > 30
 
 
 def test_certified_gaps_are_heard_and_what_a_callback_raises_ends_it_after_saving(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from horizonfree.runs import files, recipes
 def test_a_gymnasium_problem_comes_back_from_its_recipe(tmp_path: Path) -> None:
     problem = hf.from_gymnasium("FrozenLake-v1", horizon=5, map_name="4x4")
     hf.explore(problem, "uniform", episodes=2).save(tmp_path / "a")
-    back = hf.load(tmp_path / "a").problem
-    assert recipes.fingerprint(back) == recipes.fingerprint(problem)
+    loaded = hf.load(tmp_path / "a").problem
+    assert recipes.fingerprint(loaded) == recipes.fingerprint(problem)
     assert (
         json.loads((tmp_path / "a" / "run.json").read_text())["problem"]["recipe"]["name"]
         == "gymnasium:FrozenLake-v1"
@@ -25,13 +25,13 @@ def test_a_gymnasium_problem_comes_back_from_its_recipe(tmp_path: Path) -> None:
 
 
 def test_a_problem_without_a_recipe_comes_back_from_its_arrays(problem: hf.Problem, tmp_path: Path) -> None:
-    own = dataclasses.replace(problem, recipe=None, name="mine")
-    hf.explore(own, "uniform", episodes=2).save(tmp_path / "a")
-    back = hf.load(tmp_path / "a").problem
-    assert recipes.fingerprint(back) == recipes.fingerprint(own)
-    assert back.name == "mine"
-    np.testing.assert_array_equal(back.layout["cells"], own.layout["cells"])
-    assert back.layout["actions"] == own.layout["actions"]
+    problem_in_folder = dataclasses.replace(problem, recipe=None, name="mine")
+    hf.explore(problem_in_folder, "uniform", episodes=2).save(tmp_path / "a")
+    loaded = hf.load(tmp_path / "a").problem
+    assert recipes.fingerprint(loaded) == recipes.fingerprint(problem_in_folder)
+    assert loaded.name == "mine"
+    np.testing.assert_array_equal(loaded.layout["cells"], problem_in_folder.layout["cells"])
+    assert loaded.layout["actions"] == problem_in_folder.layout["actions"]
 
 
 LAYOUT = {
@@ -45,11 +45,13 @@ LAYOUT = {
 
 @pytest.mark.parametrize("has_recipe", [False, True])
 def test_a_layout_comes_back_as_it_was(has_recipe: bool, problem: hf.Problem, tmp_path: Path) -> None:
-    own = dataclasses.replace(problem, layout=LAYOUT, recipe=problem.recipe if has_recipe else None)
-    hf.explore(own, "uniform", episodes=1).save(tmp_path / "a")
-    back = dict(hf.load(tmp_path / "a").problem.layout)
-    cells = back.pop("cells")
-    assert back == {key: x for key, x in LAYOUT.items() if key != "cells"}
+    problem_in_folder = dataclasses.replace(
+        problem, layout=LAYOUT, recipe=problem.recipe if has_recipe else None
+    )
+    hf.explore(problem_in_folder, "uniform", episodes=1).save(tmp_path / "a")
+    loaded = dict(hf.load(tmp_path / "a").problem.layout)
+    cells = loaded.pop("cells")
+    assert loaded == {key: x for key, x in LAYOUT.items() if key != "cells"}
     np.testing.assert_array_equal(cells, LAYOUT["cells"])
 
 
@@ -69,9 +71,9 @@ BAD_LAYOUTS = [
 def test_a_layout_that_cannot_be_stored_is_named(
     problem: hf.Problem, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    for layout, words in BAD_LAYOUTS:
-        with subtests.test(words):
-            with pytest.raises(RunError, match=words):
+    for layout, message in BAD_LAYOUTS:
+        with subtests.test(message):
+            with pytest.raises(RunError, match=message):
                 hf.explore(
                     dataclasses.replace(problem, layout=layout), "uniform", episodes=1, out=tmp_path / "a"
                 )
@@ -86,7 +88,7 @@ def test_a_recipe_that_no_longer_tells_the_truth_is_not_used(problem: hf.Problem
     np.testing.assert_array_equal(hf.load(tmp_path / "a").problem.truth, other.truth)
 
 
-def derived(problem: hf.Problem) -> dict[str, np.ndarray]:
+def derived_arrays(problem: hf.Problem) -> dict[str, np.ndarray]:
     """What was computed from the rest of a model."""
     arrays = arrays_of(problem.model)
     return {name: x for name, x in arrays.items() if name.split(".")[0] in problem.model.derived}
@@ -94,18 +96,20 @@ def derived(problem: hf.Problem) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("has_recipe", [False, True])
 def test_what_is_derived_is_stored_as_it_was(has_recipe: bool, problem: hf.Problem, tmp_path: Path) -> None:
-    own = problem if has_recipe else dataclasses.replace(problem, recipe=None)
-    hf.explore(own, "uniform", episodes=1).save(tmp_path / "a")
+    problem_in_folder = problem if has_recipe else dataclasses.replace(problem, recipe=None)
+    hf.explore(problem_in_folder, "uniform", episodes=1).save(tmp_path / "a")
     _, arrays, _ = files.read_npz(tmp_path / "a" / "arrays.npz")
-    stored = {name.removeprefix("model."): x for name, x in arrays.items() if name.startswith("model.")}
-    kept = derived(own) if has_recipe else arrays_of(own.model)
-    assert stored.keys() == kept.keys()
-    assert "valid.basis" in stored
-    for name, x in stored.items():
-        assert (x.dtype, x.tobytes()) == (kept[name].dtype, kept[name].tobytes())
-    back = hf.load(tmp_path / "a").problem
-    for name, x in derived(back).items():
-        assert (x.dtype, x.tobytes()) == (stored[name].dtype, stored[name].tobytes())
+    stored_arrays = {
+        name.removeprefix("model."): x for name, x in arrays.items() if name.startswith("model.")
+    }
+    expected = derived_arrays(problem_in_folder) if has_recipe else arrays_of(problem_in_folder.model)
+    assert stored_arrays.keys() == expected.keys()
+    assert "valid.basis" in stored_arrays
+    for name, x in stored_arrays.items():
+        assert (x.dtype, x.tobytes()) == (expected[name].dtype, expected[name].tobytes())
+    loaded = hf.load(tmp_path / "a").problem
+    for name, x in derived_arrays(loaded).items():
+        assert (x.dtype, x.tobytes()) == (stored_arrays[name].dtype, stored_arrays[name].tobytes())
 
 
 def test_what_is_derived_comes_from_the_folder_not_from_the_recipe(
@@ -114,20 +118,20 @@ def test_what_is_derived_comes_from_the_folder_not_from_the_recipe(
     """Other versions may find another basis of the same directions: a run goes on with the one it began with."""
     hf.explore(problem, "uniform", episodes=1, out=tmp_path / "a")
     header, arrays, _ = files.read_npz(tmp_path / "a" / "arrays.npz")
-    turned = arrays | {"model.valid.basis": -arrays["model.valid.basis"]}
-    checksum = files.write_npz(tmp_path / "a" / "arrays.npz", header, turned)
-    manifest, before = files.read_json(tmp_path / "a" / "run.json")
+    changed_arrays = arrays | {"model.valid.basis": -arrays["model.valid.basis"]}
+    checksum = files.write_npz(tmp_path / "a" / "arrays.npz", header, changed_arrays)
+    manifest, arrays_before = files.read_json(tmp_path / "a" / "run.json")
     assert "recipe" in manifest["problem"]
     files.write_json(tmp_path / "a" / "run.json", manifest | {"arrays": checksum})
-    _, after = files.read_json(tmp_path / "a" / "run.json")
+    _, arrays_after = files.read_json(tmp_path / "a" / "run.json")
     for path in (tmp_path / "a").glob("checkpoint-*.npz"):
         header, arrays, _ = files.read_npz(path)
-        assert header["run"] == before
-        files.write_npz(path, header | {"run": after}, arrays)
-    back = hf.load(tmp_path / "a").problem
-    np.testing.assert_array_equal(back.model.valid.basis, -problem.model.valid.basis)
-    np.testing.assert_array_equal(back.model.phi, problem.model.phi)
-    assert recipes.fingerprint(back) == recipes.fingerprint(problem)
+        assert header["run"] == arrays_before
+        files.write_npz(path, header | {"run": arrays_after}, arrays)
+    loaded = hf.load(tmp_path / "a").problem
+    np.testing.assert_array_equal(loaded.model.valid.basis, -problem.model.valid.basis)
+    np.testing.assert_array_equal(loaded.model.phi, problem.model.phi)
+    assert recipes.fingerprint(loaded) == recipes.fingerprint(problem)
 
 
 def test_a_random_start_belongs_to_the_fingerprint() -> None:

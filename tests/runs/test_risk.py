@@ -16,21 +16,23 @@ def run():
 
 def enumerated(P, start, table, policy):
     """Totals and their probabilities, by all paths."""
-    found = {}
+    distribution = {}
 
-    def follow(h, s, paid, p):
+    def follow(h, s, total, p):
         if h == len(table):
-            found[round(paid, 9)] = found.get(round(paid, 9), 0.0) + p
+            distribution[round(total, 9)] = distribution.get(round(total, 9), 0.0) + p
             return
         for a in np.flatnonzero(policy[h, s]):
-            for to in np.flatnonzero(P[s, a]):
-                share = p * policy[h, s, a] * P[s, a, to] if h + 1 < len(table) else p * policy[h, s, a]
-                follow(h + 1, to, paid + table[h, s, a], share)
+            for successor in np.flatnonzero(P[s, a]):
+                share = (
+                    p * policy[h, s, a] * P[s, a, successor] if h + 1 < len(table) else p * policy[h, s, a]
+                )
+                follow(h + 1, successor, total + table[h, s, a], share)
                 if h + 1 == len(table):
                     break
 
     follow(0, start, 0.0, 1.0)
-    return found
+    return distribution
 
 
 @pytest.mark.parametrize("form", ["states", "actions", "steps", "signs"])
@@ -46,9 +48,9 @@ def test_the_estimate_agrees_with_all_paths(run, form):
     table = reward if reward.ndim == 3 else np.broadcast_to(reward.T.reshape(-1, S).T, (H, S, A))
     policy = rng.dirichlet(np.ones(A), (H, S))
     risk = run.risk(reward, policy)
-    found = enumerated(run.confidence().kernel.dense(), 0, table, policy)
-    totals = np.array(sorted(found))
-    mass = np.array([found[t] for t in totals])
+    distribution = enumerated(run.confidence().kernel.dense(), 0, table, policy)
+    totals = np.array(sorted(distribution))
+    mass = np.array([distribution[t] for t in totals])
     for t, above, short in zip(risk.totals, risk.at_least, risk.shortfall, strict=True):
         assert above == pytest.approx(mass[totals >= t - 1e-9].sum(), abs=1e-9)
         assert short == pytest.approx(mass @ np.maximum(t - totals, 0), abs=1e-9)
@@ -90,8 +92,8 @@ def test_a_constant_total_is_certain_and_actions_that_are_not_taken_do_not_matte
 
 def test_another_start_and_horizon(run):
     policy = np.ones((3, 4), int)
-    there = run.risk([0.0, 0, 0, 1], policy, start=2, horizon=3)
-    assert there.totals.tolist() == [0.0, 1.0, 2.0]
+    restarted = run.risk([0.0, 0, 0, 1], policy, start=2, horizon=3)
+    assert restarted.totals.tolist() == [0.0, 1.0, 2.0]
 
 
 def test_too_many_sums_are_refused_with_advice(run):

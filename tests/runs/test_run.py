@@ -35,23 +35,23 @@ def test_no_plan_loses_more_than_was_certified(problem: hf.Problem) -> None:
     """Three runs at delta = 1e-8, nine goals each: a false alarm has probability at most 3e-8."""
     for seed in range(3):
         run = hf.explore(problem, "optimal-design", episodes=80, seed=seed)
-        everywhere = run.certificate(1e-8, method="uniform").eps
+        uniform_eps = run.certificate(1e-8, method="uniform").eps
         for state in range(9):
             reward = hf.goal(problem, state)
             plan = run.plan(reward, delta=1e-8)
             loss = hf.true_gap(problem, reward, plan.policy)
             assert -1e-12 <= loss <= plan.gap + 1e-9
-            assert loss <= everywhere + 1e-9
-            assert plan.gap <= everywhere + 1e-9
+            assert loss <= uniform_eps + 1e-9
+            assert plan.gap <= uniform_eps + 1e-9
 
 
 def test_values_and_gaps_come_in_the_units_of_the_reward(run: hf.Run, problem: hf.Problem) -> None:
     table = np.random.default_rng(0).uniform(size=(5, 9, 4))
-    one, per_step = run.plan(table / 5), run.plan(table, scale="per-step")
-    np.testing.assert_array_equal(one.policy, per_step.policy)
-    assert per_step.value == pytest.approx(5 * one.value)
-    assert per_step.gap == pytest.approx(5 * one.gap)
-    for plan in (one, per_step):  # what is said is what is certified, in the same units
+    scaled_plan, per_step = run.plan(table / 5), run.plan(table, scale="per-step")
+    np.testing.assert_array_equal(scaled_plan.policy, per_step.policy)
+    assert per_step.value == pytest.approx(5 * scaled_plan.value)
+    assert per_step.gap == pytest.approx(5 * scaled_plan.gap)
+    for plan in (scaled_plan, per_step):  # what is said is what is certified, in the same units
         assert (
             plan.certificate.is_vacuous
             or f"suboptimality at most {round_up(plan.gap):.3g} (" in plan.certificate.summary()
@@ -72,11 +72,11 @@ def test_a_plan_acts_in_every_state_and_step_and_nowhere_else(run: hf.Run, probl
 
 
 def test_more_episodes_make_a_new_certificate(run: hf.Run) -> None:
-    before = run.certificate()
-    after = run.resume(episodes=200).certificate()
-    assert after.eps < before.eps
-    assert after.parts["episodes"] == 260
-    assert run.certificate() == before
+    first = run.certificate()
+    second = run.resume(episodes=200).certificate()
+    assert second.eps < first.eps
+    assert second.parts["episodes"] == 260
+    assert run.certificate() == first
 
 
 def test_the_explorers_own_model_is_planned_in_when_asked_for(run: hf.Run, problem: hf.Problem) -> None:
@@ -84,8 +84,8 @@ def test_the_explorers_own_model_is_planned_in_when_asked_for(run: hf.Run, probl
     kernel = problem.model.kernel(run.theta_hat)
     best = planning.optimal(kernel, hf.goal(problem, 8)).V[0, problem.start]
     assert plan.value == pytest.approx(best, abs=1e-12)
-    earned = planning.evaluate(kernel, hf.goal(problem, 8), plan.policy)[0, problem.start]
-    assert earned == pytest.approx(best, abs=1e-12)
+    value = planning.evaluate(kernel, hf.goal(problem, 8), plan.policy)[0, problem.start]
+    assert value == pytest.approx(best, abs=1e-12)
 
 
 def test_what_is_not_known_is_refused(run: hf.Run, problem: hf.Problem) -> None:
@@ -123,9 +123,9 @@ def test_a_small_gap_in_large_units_is_not_called_rounding(rare: float) -> None:
     costs[2, 2] = 1 / rare
     reward = hf.rescale(problem, costs)
     plan = hf.explore(problem, "uniform", episodes=20).plan(reward)
-    lost = hf.true_gap(problem, reward, plan.policy)
-    assert lost == pytest.approx(0.265)
-    assert plan.gap >= lost
+    loss = hf.true_gap(problem, reward, plan.policy)
+    assert loss == pytest.approx(0.265)
+    assert plan.gap >= loss
     assert (
         plan.certificate.summary()
         == f"suboptimality at most {round_up_text(plan.gap)} (95% confidence, any stopping time)"

@@ -9,13 +9,13 @@ from horizonfree.models.base import Bounds
 from horizonfree.models.mixture.confidence import MAX_WORK
 
 
-def explored(name, episodes=60, **parameters):
+def explore(name, episodes=60, **parameters):
     return hf.explore(hf.make(name, **parameters), "uniform", episodes=episodes, progress=False)
 
 
 @pytest.mark.parametrize("name", ["river-swim", "inventory", "hard-instance"])
 def test_the_default_is_the_smaller_of_both_methods_and_names_it(name):
-    run = explored(name, episodes=200)
+    run = explore(name, episodes=200)
     by = {method: run.certificate(method=method) for method in ("uniform", "direct")}
     smallest = run.certificate()
     assert smallest.eps == min(x.eps for x in by.values())
@@ -27,7 +27,7 @@ def test_the_default_is_the_smaller_of_both_methods_and_names_it(name):
 
 
 def test_where_the_sharper_method_gains_nothing_the_default_says_uniform():
-    run = explored("rfe-lower-bound", episodes=3)
+    run = explore("rfe-lower-bound", episodes=3)
     assert run.certificate().eps == run.certificate(method="uniform").eps == 1
     assert run.certificate().method == "uniform"
 
@@ -38,9 +38,11 @@ def test_what_is_not_affordable_is_left_to_those_who_ask():
     assert work[0] < MAX_WORK < work[1]
     data = (hf.explore(x, "uniform", episodes=2, progress=False) for x in (small, large))
     assert [run.confidence().sharpest for run in data] == ["direct", "uniform"]
-    many = hf.Mixture.from_kernels(np.random.default_rng(0).dirichlet(np.ones(8), size=(7, 8, 1)), horizon=3)
-    assert many.model.num_unknown == 6
-    for problem in (many, hf.Tabular(3, 2, 3)):
+    many_kernels = hf.Mixture.from_kernels(
+        np.random.default_rng(0).dirichlet(np.ones(8), size=(7, 8, 1)), horizon=3
+    )
+    assert many_kernels.model.num_unknown == 6
+    for problem in (many_kernels, hf.Tabular(3, 2, 3)):
         run = hf.from_episodes(problem, (np.zeros((1, 4), int), np.zeros((1, 3), int)))
         assert run.confidence().sharpest == "uniform"
         assert run.certificate().method == "uniform"
@@ -54,8 +56,10 @@ def test_exploration_stops_by_the_number_that_is_reported():
 
 def test_the_default_within_a_misspecification_is_its_only_method():
     run = hf.explore(hf.make("river-swim"), episodes=60, progress=False)
-    own, named = (run.certificate(misspecification=0.001, **how) for how in ({}, {"method": "uniform"}))
-    assert own.eps == named.eps
+    default, uniform = (
+        run.certificate(misspecification=0.001, **options) for options in ({}, {"method": "uniform"})
+    )
+    assert default.eps == uniform.eps
     with pytest.raises(OptionError, match="'uniform', with misspecification="):
         run.certificate(misspecification=0.001, method="direct")
     with pytest.raises(OptionError, match="sharpest"):
@@ -67,17 +71,17 @@ def test_the_default_within_a_misspecification_is_its_only_method():
 def test_no_plan_has_a_larger_bound_than_the_certificate_for_every_reward(name, episodes):
     problem = hf.make("river-swim").as_tabular() if name == "table" else hf.make(name)
     run = hf.explore(problem, "uniform", episodes=episodes, progress=False)
-    every, rng = run.certificate(), np.random.default_rng(0)
+    certificate, rng = run.certificate(), np.random.default_rng(0)
     H, S, A = problem.space.sizes
     rewards = [hf.goal(problem, s) for s in range(min(S, 4))] + [rng.random((H, S, A)) / H for _ in range(3)]
     for reward in rewards:
         plan = run.plan(reward)
-        assert plan.gap <= every.eps + 1e-9
+        assert plan.gap <= certificate.eps + 1e-9
         assert run.evaluate(reward, plan.policy).gap == plan.gap  # the policy decides, not who asks
 
 
 def test_the_method_direct_counts_for_an_optimal_plan_only_where_it_may_be_the_smallest():
-    run = explored("river-swim", episodes=200)
+    run = explore("river-swim", episodes=200)
     confidence, reward = run.confidence(), hf.goal(run.problem, 5)
     eps, least = confidence.sharper("direct")[0], confidence._by_kappa.least
     assert 0 < least <= eps < confidence.eps
@@ -85,8 +89,8 @@ def test_the_method_direct_counts_for_an_optimal_plan_only_where_it_may_be_the_s
         bounds = Bounds(0.5, 0.0, 1.0, {"uniform": 1.0, "interval": np.nan, "tangent": gap})
         gaps = confidence._with_direct(bounds).gaps
         assert gaps == bounds.gaps | ({"direct": eps} if is_needed else {})
-        later = confidence.after(1.5)[0]
-        assert later._with_direct(bounds) is bounds  # a forecast
+        forecast = confidence.after(1.5)[0]
+        assert forecast._with_direct(bounds) is bounds  # a forecast
     plan = run.plan(reward)
     worse = (plan.policy + 1) % run.problem.num_actions  # not optimal in the estimate
     assert "direct" not in confidence.bounds(reward, worse).gaps

@@ -24,16 +24,16 @@ def kernels(d: int = 3, seed: int = 0) -> np.ndarray:
 WEIGHTS = np.array([0.5, 0.3, 0.2])
 
 
-def drawn(start: Any = START) -> hf.Problem:
+def problem_with_random_start(start: Any = START) -> hf.Problem:
     return hf.Mixture.from_kernels(kernels(), horizon=H, start=start, weights=WEIGHTS)
 
 
 def with_a_state_that_draws() -> hf.Problem:
     """The same with a fixed start: one more state, in which every action leads to the draw."""
-    longer = np.zeros((3, S + 1, A, S + 1))
-    longer[:, :S, :, :S] = kernels()
-    longer[:, S, :, :S] = START
-    return hf.Mixture.from_kernels(longer, horizon=H + 1, start=S, weights=WEIGHTS)
+    longer_kernels = np.zeros((3, S + 1, A, S + 1))
+    longer_kernels[:, :S, :, :S] = kernels()
+    longer_kernels[:, S, :, :S] = START
+    return hf.Mixture.from_kernels(longer_kernels, horizon=H + 1, start=S, weights=WEIGHTS)
 
 
 def reward(seed: int = 1) -> np.ndarray:
@@ -41,18 +41,18 @@ def reward(seed: int = 1) -> np.ndarray:
 
 
 def options(name: str) -> dict[str, Any]:
-    given = SMALL | {"reward": reward()}
-    return {key: x for key, x in given.items() if key in EXPLORERS[name].options}
+    settings = SMALL | {"reward": reward()}
+    return {key: x for key, x in settings.items() if key in EXPLORERS[name].options}
 
 
 def test_a_value_is_the_mean_over_the_start_and_so_is_what_is_lost() -> None:
-    problem, table = drawn(), reward()
+    problem, table = problem_with_random_start(), reward()
     run = hf.explore(problem, "optimal-design", episodes=40)
     plan = run.plan(table)
     assert plan.value == pytest.approx(START @ evaluate(plan.kernel, table, plan.policy)[0], abs=1e-12)
     assert plan.value == pytest.approx(START @ optimal(plan.kernel, table).V[0], abs=1e-12)
-    lost = optimal(problem.kernel(), table).V[0] - evaluate(problem.kernel(), table, plan.policy)[0]
-    assert hf.true_gap(problem, table, plan.policy) == pytest.approx(START @ lost, abs=1e-12)
+    losses = optimal(problem.kernel(), table).V[0] - evaluate(problem.kernel(), table, plan.policy)[0]
+    assert hf.true_gap(problem, table, plan.policy) == pytest.approx(START @ losses, abs=1e-12)
 
 
 def test_certificates_are_those_of_a_state_that_draws_the_start() -> None:
@@ -60,49 +60,49 @@ def test_certificates_are_those_of_a_state_that_draws_the_start() -> None:
 
     The predictors of both agree to the digits of their solver, and so do the numbers.
     """
-    problem, longer = drawn(), with_a_state_that_draws()
-    seen = hf.simulate(problem, np.full((H, S, A), 1 / A), episodes=400, seed=5)
+    problem, extended = problem_with_random_start(), with_a_state_that_draws()
+    episodes = hf.simulate(problem, np.full((H, S, A), 1 / A), episodes=400, seed=5)
     column = np.full((400, 1), S)
-    run = hf.from_episodes(problem, seen)
-    other = hf.from_episodes(longer, (np.hstack([column, seen.s]), np.hstack([0 * column, seen.a])))
+    run = hf.from_episodes(problem, episodes)
+    other = hf.from_episodes(extended, (np.hstack([column, episodes.s]), np.hstack([0 * column, episodes.a])))
     for method in ("uniform", "direct"):
-        mine, theirs = run.certificate(method=method), other.certificate(method=method)
-        assert mine.method == theirs.method
-        assert mine.eps == pytest.approx(theirs.eps, rel=1e-5)
-        assert not mine.is_vacuous
+        certificate, expected = run.certificate(method=method), other.certificate(method=method)
+        assert certificate.method == expected.method
+        assert certificate.eps == pytest.approx(expected.eps, rel=1e-5)
+        assert not certificate.is_vacuous
     for seed in range(3):
         table = np.zeros((H + 1, S + 1, A))
         table[1:, :S] = reward(seed)
-        mine, theirs = run.plan(reward(seed)), other.plan(table)
-        assert mine.value == pytest.approx(theirs.value, rel=1e-6)
-        assert mine.gap == pytest.approx(theirs.gap, rel=1e-5, abs=1e-9)
+        certificate, expected = run.plan(reward(seed)), other.plan(table)
+        assert certificate.value == pytest.approx(expected.value, rel=1e-6)
+        assert certificate.gap == pytest.approx(expected.gap, rel=1e-5, abs=1e-9)
         for proof in ("interval", "uniform", "tangent"):
-            bounds = [plan.certificate.parts[proof] for plan in (mine, theirs)]
+            bounds = [plan.certificate.parts[proof] for plan in (certificate, expected)]
             assert bounds[0] == pytest.approx(bounds[1], rel=1e-5, abs=1e-9)
-        assert mine.certificate.parts["interval"] > 0.01
-        np.testing.assert_array_equal(mine.policy, theirs.policy[1:, :S])
+        assert certificate.certificate.parts["interval"] > 0.01
+        np.testing.assert_array_equal(certificate.policy, expected.policy[1:, :S])
 
 
 def test_no_plan_loses_more_than_was_certified() -> None:
     """Three runs at delta = 1e-8, eight rewards each, and each run's own claim: false alarm 3e-8."""
-    problem = drawn()
+    problem = problem_with_random_start()
     for seed in range(3):
         run = hf.explore(problem, "optimal-design", episodes=150, seed=seed)
-        everywhere = run.certificate(1e-8, method="direct").eps
-        assert everywhere < 1
+        eps = run.certificate(1e-8, method="direct").eps
+        assert eps < 1
         for state in range(S):
             for table in (hf.goal(problem, state), hf.occupancy(problem, state)):
                 plan = run.plan(table, delta=1e-8)
-                lost = hf.true_gap(problem, table, plan.policy)
-                assert -1e-12 <= lost <= min(plan.gap, everywhere) + 1e-9
+                loss = hf.true_gap(problem, table, plan.policy)
+                assert -1e-12 <= loss <= min(plan.gap, eps) + 1e-9
 
 
 @pytest.mark.parametrize("name", ["ucrl-rfe", "ucrl-rfe+", "hf-ucrl-rfe++"])
 def test_an_algorithms_own_claim_is_about_the_mean_over_the_start(name: str) -> None:
     """At its first episode nothing is known: U is 1 in all states. Later it is a mean of values in [0, 1]."""
-    problem = drawn()
-    given = {key: x for key, x in options(name).items() if key not in ("scale", "budget")}
-    run = hf.explore(problem, name, episodes=3, constants="paper", **given)
+    problem = problem_with_random_start()
+    settings = {key: x for key, x in options(name).items() if key not in ("scale", "budget")}
+    run = hf.explore(problem, name, episodes=3, constants="paper", **settings)
     assert run.explorer.budget == 3  # type: ignore[union-attr]
     claim = run.certificate(method="paper")
     assert claim.method.startswith("paper constants")
@@ -110,9 +110,9 @@ def test_an_algorithms_own_claim_is_about_the_mean_over_the_start(name: str) -> 
     assert "vacuous" in claim.summary()
     if name == "ucrl-rfe+":
         assert claim.parts["V"] == pytest.approx(START @ run.progress.state.V[0], abs=1e-12)
-    small = hf.explore(problem, name, episodes=3, scale=1e-3, **given)
-    relaxed = small.certificate(method="paper").parts["relaxed"]
-    assert 0 <= relaxed < 1
+    small = hf.explore(problem, name, episodes=3, scale=1e-3, **settings)
+    relaxed_bound = small.certificate(method="paper").parts["relaxed"]
+    assert 0 <= relaxed_bound < 1
 
 
 def without_record(run: hf.Run) -> hf.Run:
@@ -132,25 +132,27 @@ def test_many_at_once_have_the_numbers_that_each_has_alone(
     from horizonfree.batch import explore as batch_explore
 
     monkeypatch.setattr(batch_explore, "is_wide", lambda _: is_wide)
-    batch = hf.explore_many(drawn(), name, episodes=K, seeds=3, **options(name))
+    batch = hf.explore_many(problem_with_random_start(), name, episodes=K, seeds=3, **options(name))
     for run in batch:
-        alone = hf.explore(drawn(), name, episodes=K, seed=run.seed, **options(name))
+        single = hf.explore(problem_with_random_start(), name, episodes=K, seed=run.seed, **options(name))
         if not is_wide:
-            assert_same(run, without_record(alone))
-        np.testing.assert_array_equal(run.evidence.counts, alone.evidence.counts)
-        for column in alone.records:
-            np.testing.assert_allclose(run.records[column], alone.records[column], rtol=1e-9, atol=1e-9)
+            assert_same(run, without_record(single))
+        np.testing.assert_array_equal(run.evidence.counts, single.evidence.counts)
+        for column in single.records:
+            np.testing.assert_allclose(run.records[column], single.records[column], rtol=1e-9, atol=1e-9)
 
 
 def test_the_problems_of_a_batch_may_start_differently_and_each_is_judged_by_its_own() -> None:
-    problems = [drawn(), drawn([0.1, 0.9, 0.0, 0.0])]
+    problems = [problem_with_random_start(), problem_with_random_start([0.1, 0.9, 0.0, 0.0])]
     tables = [reward(0), reward(1)]
-    asked = {"checkpoints": [K], "curves": ["gap", "own_gap", "eps"], "rewards": tables}
-    batch = hf.explore_many(problems, "uniform", episodes=K, seeds=1, **asked)
+    settings = {"checkpoints": [K], "curves": ["gap", "own_gap", "eps"], "rewards": tables}
+    batch = hf.explore_many(problems, "uniform", episodes=K, seeds=1, **settings)
     for i, run in enumerate(batch):
         for name, model in {"gap": "likelihood", "own_gap": "explorer"}.items():
-            lost = [hf.true_gap(run.problem, r, run.plan(r, model=model).policy) for r in tables]
-            assert batch.curves[name][i, 0] == pytest.approx(max(lost), abs=1e-9)
+            losses = [hf.true_gap(run.problem, r, run.plan(r, model=model).policy) for r in tables]
+            assert batch.curves[name][i, 0] == pytest.approx(max(losses), abs=1e-9)
         assert batch.curves["eps"][i, 0] == pytest.approx(run.certificate(method="uniform").eps, abs=1e-9)
     with pytest.raises(ShapeError, match="problem 1 has start 0, problem 0 has None"):
-        hf.explore_many([drawn(), drawn(0)], "uniform", episodes=1, seeds=1)
+        hf.explore_many(
+            [problem_with_random_start(), problem_with_random_start(0)], "uniform", episodes=1, seeds=1
+        )

@@ -43,20 +43,20 @@ def test_a_run_in_three_pieces_through_a_folder_equals_a_run_in_one(
     name: str, problem: hf.Problem, tmp_path: Path
 ) -> None:
     options = OPTIONS[name]
-    whole = hf.explore(problem, name, episodes=12, seed=3, **options)
+    uninterrupted = hf.explore(problem, name, episodes=12, seed=3, **options)
     hf.explore(problem, name, episodes=5, seed=3, out=tmp_path / "a", save_episodes=2, **options)
     hf.load(tmp_path / "a").resume(episodes=4, save_episodes=3)
     run = hf.load(tmp_path / "a").resume(episodes=3)
-    assert_same(whole, run)
-    assert_same(whole, hf.load(tmp_path / "a"))
-    whole.save(tmp_path / "b")
+    assert_same(uninterrupted, run)
+    assert_same(uninterrupted, hf.load(tmp_path / "a"))
+    uninterrupted.save(tmp_path / "b")
     assert (tmp_path / "a" / "records.jsonl").read_bytes() == (tmp_path / "b" / "records.jsonl").read_bytes()
     assert (tmp_path / "a" / "run.json").read_bytes() == (tmp_path / "b" / "run.json").read_bytes()
 
 
-def test_records_are_json_lines_numbered_from_one(saved: Path) -> None:
-    lines = [json.loads(line) for line in (saved / "records.jsonl").read_text().splitlines()]
-    run = hf.load(saved)
+def test_records_are_json_lines_numbered_from_one(saved_folder: Path) -> None:
+    lines = [json.loads(line) for line in (saved_folder / "records.jsonl").read_text().splitlines()]
+    run = hf.load(saved_folder)
     assert [line["episode"] for line in lines] == list(range(1, 10))
     assert [line["information"] for line in lines] == run.records["information"].tolist()
 
@@ -69,14 +69,14 @@ def test_numbers_that_are_not_finite_survive_the_records(problem: hf.Problem, tm
         "b": np.array([1, 0, 1], bool),
     }
     dataclasses.replace(run, records=odd).save(tmp_path / "a")
-    back = hf.load(tmp_path / "a").records
+    records = hf.load(tmp_path / "a").records
     for name, x in odd.items():
-        np.testing.assert_array_equal(back[name], x)
-        assert back[name].dtype == x.dtype
+        np.testing.assert_array_equal(records[name], x)
+        assert records[name].dtype == x.dtype
 
 
-def test_two_checkpoints_are_kept_and_nothing_else_is_left(saved: Path) -> None:
-    names = sorted(x.name for x in saved.iterdir())
+def test_two_checkpoints_are_kept_and_nothing_else_is_left(saved_folder: Path) -> None:
+    names = sorted(x.name for x in saved_folder.iterdir())
     assert names == [
         "arrays.npz",
         "checkpoint-0000000006.npz",
@@ -85,11 +85,11 @@ def test_two_checkpoints_are_kept_and_nothing_else_is_left(saved: Path) -> None:
         "records.jsonl",
         "run.json",
     ]
-    assert list(saved.parent.iterdir()) == [saved]
+    assert list(saved_folder.parent.iterdir()) == [saved_folder]
 
 
-def test_the_folder_says_what_was_explored_and_how(saved: Path) -> None:
-    text = json.loads((saved / "run.json").read_text())
+def test_the_folder_says_what_was_explored_and_how(saved_folder: Path) -> None:
+    text = json.loads((saved_folder / "run.json").read_text())
     assert text["problem"]["recipe"] == {
         "name": "zoned-grid",
         "parameters": {"size": 3, "zones": 1, "horizon": 4, "seed": 0},
@@ -100,12 +100,12 @@ def test_the_folder_says_what_was_explored_and_how(saved: Path) -> None:
 
 
 def test_resume_without_a_goal_finishes_what_was_asked_for(problem: hf.Problem, tmp_path: Path) -> None:
-    whole = hf.explore(problem, "uniform", episodes=20, seed=1)
-    begun = hf.explore(problem, "uniform", episodes=8, seed=1)
-    asked = dataclasses.replace(begun.until, last=20)
-    dataclasses.replace(begun, until=asked).save(tmp_path / "a")
+    uninterrupted = hf.explore(problem, "uniform", episodes=20, seed=1)
+    partial = hf.explore(problem, "uniform", episodes=8, seed=1)
+    stop_rule = dataclasses.replace(partial.until, last=20)
+    dataclasses.replace(partial, until=stop_rule).save(tmp_path / "a")
     run = hf.load(tmp_path / "a").resume()
-    assert_same(whole, run)
+    assert_same(uninterrupted, run)
     assert run.resume().episodes == 20
 
 
@@ -116,14 +116,14 @@ def test_a_certified_goal_is_reached_after_the_same_episode_however_it_is_cut(
     problem = hf.make("zoned-grid", size=3, zones=3, horizon=5)
     reward = np.random.default_rng(0).uniform(size=(3, 5, 9, 4)) / 5
     ask = {"until_eps": 0.1, "reward": list(reward)} if is_for_some_rewards else {"until_eps": 0.6}
-    whole = hf.explore(problem, "optimal-design", seed=2, delta=0.1, **ask)
-    assert 2 < whole.episodes < 2_000
-    until = whole.until
-    cut = hf.explore(problem, "optimal-design", episodes=whole.episodes * 2 // 3, seed=2)
-    dataclasses.replace(cut, until=until).save(tmp_path / "a")
+    uninterrupted = hf.explore(problem, "optimal-design", seed=2, delta=0.1, **ask)
+    assert 2 < uninterrupted.episodes < 2_000
+    stop_rule = uninterrupted.until
+    cut = hf.explore(problem, "optimal-design", episodes=uninterrupted.episodes * 2 // 3, seed=2)
+    dataclasses.replace(cut, until=stop_rule).save(tmp_path / "a")
     run = hf.load(tmp_path / "a").resume()
-    assert_same(whole, run)
-    assert hf.load(tmp_path / "a").resume().episodes == whole.episodes
+    assert_same(uninterrupted, run)
+    assert hf.load(tmp_path / "a").resume().episodes == uninterrupted.episodes
 
 
 def test_a_run_that_lives_in_a_folder_goes_on_only_from_where_the_folder_stands(folder: Path) -> None:
@@ -164,20 +164,20 @@ def test_at_no_moment_does_an_empty_folder_hold_half_a_run(
     problem: hf.Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a process that is killed at any of its flushes would leave."""
-    run, place, copies = hf.explore(problem, "uniform", episodes=3), tmp_path / "a", []
-    place.mkdir()
+    run, folder, copies = hf.explore(problem, "uniform", episodes=3), tmp_path / "a", []
+    folder.mkdir()
 
     def flush(_: int) -> None:
-        copies.append(shutil.copytree(place, tmp_path / f"copy-{len(copies)}"))
+        copies.append(shutil.copytree(folder, tmp_path / f"copy-{len(copies)}"))
 
     monkeypatch.setattr(os, "fsync", flush)
-    run.save(place)
+    run.save(folder)
     monkeypatch.undo()
     is_whole = [(copy / "run.json").exists() for copy in copies]
     assert is_whole == sorted(is_whole)
     assert is_whole.count(False) > 3
-    for copy, whole in zip(copies, is_whole):
-        if whole:
+    for copy, is_complete in zip(copies, is_whole):
+        if is_complete:
             assert_same(hf.load(copy), run)
         else:
             with pytest.raises(RunError, match="holds no run"):
@@ -187,16 +187,16 @@ def test_at_no_moment_does_an_empty_folder_hold_half_a_run(
 def test_an_empty_folder_that_could_not_be_filled_can_be_used_again(
     problem: hf.Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, left = hf.explore(problem, "uniform", episodes=3), 0
+    run, num_left = hf.explore(problem, "uniform", episodes=3), 0
 
     def flush(_: int) -> None:
-        nonlocal left
-        left -= 1
-        if left < 0:
+        nonlocal num_left
+        num_left -= 1
+        if num_left < 0:
             raise OSError(errno.ENOSPC, "full")
 
     for flushes in range(7):
-        left = flushes
+        num_left = flushes
         with monkeypatch.context() as patch:
             patch.setattr(os, "fsync", flush)
             with pytest.raises(RunError, match="the disk is full"):
@@ -217,20 +217,20 @@ def test_where_no_folder_can_be_made_the_refusal_says_why(problem: hf.Problem, t
     (tmp_path / "file").touch()
     (tmp_path / "dangling").symlink_to("nowhere")
     (tmp_path / "link").symlink_to("file")
-    for name, words in {
+    for name, message in {
         "dangling": "dangling is a link that leads nowhere; remove it, or choose another folder",
         "link": "link exists and is not an empty folder; choose another",
         "file": "file exists and is not an empty folder; choose another",
         "file/g": "file/g: a part of the path is a file, not a folder: choose another place",
         "file/g/h": "file/g/h: a part of the path is a file, not a folder: choose another place",
     }.items():
-        with pytest.raises(RunError, match=f"{words}$"):
+        with pytest.raises(RunError, match=f"{message}$"):
             hf.explore(problem, "uniform", episodes=1, out=tmp_path / name)
     assert sorted(x.name for x in tmp_path.iterdir()) == ["dangling", "file", "link"]
 
 
 def test_what_is_read_from_a_run_cannot_be_written_to(folder: Path, problem: hf.Problem) -> None:
-    """Else a later save would store what nobody observed."""
+    """Otherwise a later save would store episodes that were not observed."""
     run = hf.from_episodes(problem, hf.simulate(problem, np.zeros((4, 9), int), episodes=6))
     run.save(folder.parent / "logged")
     with pytest.raises(ValueError, match="read-only"):
@@ -247,20 +247,20 @@ def test_logged_episodes_can_be_saved(problem: hf.Problem, tmp_path: Path) -> No
     batch = hf.simulate(problem, np.zeros((4, 9), int), episodes=6)
     run = hf.from_episodes(problem, batch)
     run.save(tmp_path / "a")
-    back = hf.load(tmp_path / "a")
-    assert_same(run, back)
-    assert back.certificate() == run.certificate()
+    loaded = hf.load(tmp_path / "a")
+    assert_same(run, loaded)
+    assert loaded.certificate() == run.certificate()
     with pytest.raises(OptionError, match="logged, not explored"):
-        back.resume(episodes=1)
+        loaded.resume(episodes=1)
 
 
 def test_a_real_environment_is_asked_for_again(problem: hf.Problem, tmp_path: Path) -> None:
     env = problem.to_gymnasium()
-    whole = hf.explore(env, "uniform", known=problem, episodes=6, seed=4)
+    uninterrupted = hf.explore(env, "uniform", known=problem, episodes=6, seed=4)
     hf.explore(env, "uniform", known=problem, episodes=3, seed=4, out=tmp_path / "a")
     with pytest.raises(OptionError, match="pass it again: env="):
         hf.load(tmp_path / "a").resume(episodes=3)
-    assert_same(whole, hf.load(tmp_path / "a").resume(episodes=3, env=env))
+    assert_same(uninterrupted, hf.load(tmp_path / "a").resume(episodes=3, env=env))
 
 
 def test_an_explorer_without_a_name_cannot_be_saved(problem: hf.Problem, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ COST = np.array([[0.0, 1.0], *[[50.0, 50.0]] * (STATES - 1)])
 
 
 def log_with_breakdowns(waits: int, breakdowns: int) -> tuple[hf.Problem, hf.Run]:
-    """One machine, one step per episode: so many waits, some of which end in a breakdown, and as many repairs."""
+    """One machine, one step per episode: waits, some of which end in a breakdown, and as many repairs."""
     problem = hf.Tabular(STATES, 2, horizon=10, start=0)
     ends = np.r_[np.ones(breakdowns, int), np.zeros(2 * waits - breakdowns, int)]
     states = [[0, int(end)] for end in ends]
@@ -73,14 +73,14 @@ def test_the_returned_plan_has_the_smaller_bound_and_the_uniform_one() -> None:
     tables += [rng.random((20, 16, 4)) * rng.binomial(1, 0.1, (20, 16, 4)) / 20 for _ in range(8)]
     for table in tables:
         plan = run.plan(table)
-        each = []
+        plans = []
         for kernel in (confidence.kernel, confidence.centre):
             policy = np.asarray(certify.best_plan(kernel, table).policy)
-            each.append(run.evaluate(table, policy))
-        assert plan.gap == min(x.gap for x in each)
+            plans.append(run.evaluate(table, policy))
+        assert plan.gap == min(x.gap for x in plans)
         assert plan.gap <= uniform.eps + 1e-12
-        if each[0].gap == each[1].gap:
-            np.testing.assert_array_equal(plan.policy, each[0].policy)
+        if plans[0].gap == plans[1].gap:
+            np.testing.assert_array_equal(plan.policy, plans[0].policy)
         assert plan.value_low - 1e-9 <= plan.value <= plan.value_high + 1e-9
     family = run.certificate(rewards=[*tables])
     assert family.eps == max(run.plan(table).gap for table in tables)
@@ -88,11 +88,11 @@ def test_the_returned_plan_has_the_smaller_bound_and_the_uniform_one() -> None:
 
 
 def test_bounds_of_nothing_are_exactly_one() -> None:
-    """So that a plan of the estimate and one of the centre tie where neither is certified."""
+    """A plan of the estimate and one of the centre then tie where neither is certified."""
     problem = hf.from_gymnasium("FrozenLake-v1", horizon=20).as_tabular()
     run = hf.explore(problem, episodes=5, seed=1, progress=False)
     assert run.certificate().eps == 1.0
     assert run.plan(hf.goal(problem, 15)).certificate.eps == 1.0
-    checked = resolve(problem, hf.goal(problem, 15))
-    policy, _ = certify.planned(problem.model, run.confidence(), checked.table)
+    reward = resolve(problem, hf.goal(problem, 15))
+    policy, _ = certify.planned(problem.model, run.confidence(), reward.table)
     np.testing.assert_array_equal(run.plan(hf.goal(problem, 15)).policy, policy)

@@ -28,23 +28,26 @@ def runs() -> dict[str, hf.Run]:
     """A mixture and a table."""
     mixture = hf.Mixture.from_kernels(KERNELS, horizon=H, weights=[0.7, 0.3])
     table = hf.Tabular.from_table(mixture.kernel().dense(), horizon=H, support="given")
-    found = {"mixture": mixture, "tabular": table}
+    runs_by_class = {"mixture": mixture, "tabular": table}
     return {
-        name: hf.explore(problem, "uniform", episodes=800, progress=False) for name, problem in found.items()
+        name: hf.explore(problem, "uniform", episodes=800, progress=False)
+        for name, problem in runs_by_class.items()
     }
 
 
-def worth(P: np.ndarray, t: np.ndarray, policy: np.ndarray, gamma: float = 0.7, final: Any = FINAL) -> float:
+def enumerated_value(
+    P: np.ndarray, t: np.ndarray, policy: np.ndarray, gamma: float = 0.7, final: Any = FINAL
+) -> float:
     """sum_h gamma^(h-1) (r + t) + gamma^H f, averaged over trajectories, letter by letter."""
     total = 0.0
-    for way in product(range(S), repeat=H):
-        s, chance, paid = 0, 1.0, 0.0
-        for h, to in enumerate(way):
+    for path in product(range(S), repeat=H):
+        s, chance, reward_sum = 0, 1.0, 0.0
+        for h, successor in enumerate(path):
             a = policy[h, s]
-            paid += gamma**h * (REWARD[s, a] + t[s, a, to])
-            chance *= P[s, a, to]
-            s = to
-        total += chance * (paid + gamma**H * final[s])
+            reward_sum += gamma**h * (REWARD[s, a] + t[s, a, successor])
+            chance *= P[s, a, successor]
+            s = successor
+        total += chance * (reward_sum + gamma**H * final[s])
     return total
 
 
@@ -57,19 +60,24 @@ def test_a_plan_is_the_best_of_all_policies_and_its_bounds_hold(
     plan = run.plan(REWARD, transition=t, scale="rescale", delta=1e-6, **HOW)
     P, truth = run.confidence(1e-6).kernel.dense(), run.problem.kernel().dense()
     assert plan.policy.shape == (H, S)
-    assert plan.value == pytest.approx(max(worth(P, t, x) for x in POLICIES), abs=1e-9)
-    assert plan.value == pytest.approx(worth(P, t, plan.policy), abs=1e-9)
-    true, best = worth(truth, t, plan.policy), max(worth(truth, t, x) for x in POLICIES)
+    assert plan.value == pytest.approx(max(enumerated_value(P, t, x) for x in POLICIES), abs=1e-9)
+    assert plan.value == pytest.approx(enumerated_value(P, t, plan.policy), abs=1e-9)
+    true, best = enumerated_value(truth, t, plan.policy), max(enumerated_value(truth, t, x) for x in POLICIES)
     assert plan.value_low - 1e-9 <= true <= plan.value_high + 1e-9
     assert best - true <= plan.gap + 1e-9
     assert plan.certificate.eps < 0.9  # it says something
-    own = run.evaluate(REWARD, POLICIES[37], transition=t, scale="rescale", **HOW)
-    assert own.value == pytest.approx(worth(P, t, POLICIES[37]), abs=1e-9)
-    there = run.plan(
-        REWARD, transition=lambda s, a, to: t[s, a, to], scale="rescale", start=0, horizon=H, **HOW
+    evaluation = run.evaluate(REWARD, POLICIES[37], transition=t, scale="rescale", **HOW)
+    assert evaluation.value == pytest.approx(enumerated_value(P, t, POLICIES[37]), abs=1e-9)
+    restarted = run.plan(
+        REWARD,
+        transition=lambda s, a, successor: t[s, a, successor],
+        scale="rescale",
+        start=0,
+        horizon=H,
+        **HOW,
     )
-    assert there.value == pytest.approx(plan.value, abs=1e-9)
-    assert there.certificate.summary().endswith(", from state 0, in 2 steps")
+    assert restarted.value == pytest.approx(plan.value, abs=1e-9)
+    assert restarted.certificate.summary().endswith(", from state 0, in 2 steps")
 
 
 def test_what_has_a_simple_form_needs_no_lift(runs: dict[str, hf.Run]) -> None:
@@ -80,15 +88,17 @@ def test_what_has_a_simple_form_needs_no_lift(runs: dict[str, hf.Run]) -> None:
     np.testing.assert_allclose((parts[0][..., None] + parts[1])[support], SALES[support], atol=1e-12)
     assert split_payments(space, STAYS) is None
     lift = lift_payments(space, STAYS)
-    entered = {(to, STAYS[s, a, to]) for s, a, to in zip(*np.nonzero(support))}
-    assert len(lift.origin) == len(entered)
+    entered_pairs = {(successor, STAYS[s, a, successor]) for s, a, successor in zip(*np.nonzero(support))}
+    assert len(lift.origin) == len(entered_pairs)
     kernel = runs["mixture"].problem.kernel()
-    again = lift.kernel(kernel).dense()
-    np.testing.assert_allclose(again.sum(-1), 1.0, atol=1e-12)
+    lifted_P = lift.kernel(kernel).dense()
+    np.testing.assert_allclose(lifted_P.sum(-1), 1.0, atol=1e-12)
     for x, a in np.ndindex(len(lift.origin), A):  # by where it leads, and by what is paid for it
         s = lift.origin[x]
-        np.testing.assert_allclose(np.bincount(lift.origin, again[x, a], S), kernel.dense()[s, a], atol=1e-12)
-        assert again[x, a] @ lift.paid == pytest.approx(expected_payment(kernel, STAYS)[s, a], abs=1e-12)
+        np.testing.assert_allclose(
+            np.bincount(lift.origin, lifted_P[x, a], S), kernel.dense()[s, a], atol=1e-12
+        )
+        assert lifted_P[x, a] @ lift.paid == pytest.approx(expected_payment(kernel, STAYS)[s, a], abs=1e-12)
 
 
 BAD_TRANSITIONS = [
@@ -100,8 +110,8 @@ BAD_TRANSITIONS = [
 
 
 def test_what_pays_for_no_transition_is_refused(runs: dict[str, hf.Run], subtests: pytest.Subtests) -> None:
-    for t, words in BAD_TRANSITIONS:
-        with subtests.test(words), pytest.raises(HorizonfreeError, match=words):
+    for t, message in BAD_TRANSITIONS:
+        with subtests.test(message), pytest.raises(HorizonfreeError, match=message):
             runs["mixture"].plan(REWARD, transition=t)
 
 
@@ -115,14 +125,14 @@ def test_other_classes_and_models_are_refused_with_words(runs: dict[str, hf.Run]
         run.plan(REWARD, transition=STAYS)
 
 
-def lost(problem: hf.Problem, t: np.ndarray, policy: np.ndarray) -> float:
+def true_loss(problem: hf.Problem, t: np.ndarray, policy: np.ndarray) -> float:
     """V* - V^policy in the truth, of a reward that pays for transitions alone."""
     P, start = problem.kernel().dense(), int(problem.start)
-    best = own = np.zeros(len(P))
+    best = values = np.zeros(len(P))
     for pi in policy[::-1]:
-        Q_best, Q = ((P * (t + V)).sum(-1) for V in (best, own))
-        best, own = Q_best.max(-1), Q[np.arange(len(P)), pi]
-    return float(best[start] - own[start])
+        Q_best, Q = ((P * (t + V)).sum(-1) for V in (best, values))
+        best, values = Q_best.max(-1), Q[np.arange(len(P)), pi]
+    return float(best[start] - values[start])
 
 
 def coin() -> tuple[hf.Problem, np.ndarray]:
@@ -139,10 +149,10 @@ def newsvendor() -> tuple[hf.Problem, np.ndarray]:
     law = np.array([0.1, 0.15, 0.2, 0.25, 0.3])
     order, demand = np.indices((5, 5))
     t = np.broadcast_to(np.minimum(order, demand) - 0.5 * order, (5, 5, 5))
-    made = hf.Mixture.from_noise(
+    problem = hf.Mixture.from_noise(
         lambda s, order, demand: demand, range(5), num_states=5, num_actions=5, horizon=7, weights=law
     )
-    return made, t
+    return problem, t
 
 
 def trader() -> tuple[hf.Problem, np.ndarray]:
@@ -165,7 +175,7 @@ def test_actions_of_one_law_that_are_paid_differently_are_a_choice(make: Any) ->
     for seed in range(20):
         run = hf.explore(problem, episodes=2, seed=seed, progress=False)
         plan = run.plan(np.zeros(problem.num_states), transition=t, scale="rescale", delta=5e-8)
-        losses.append(lost(problem, t, plan.policy))
+        losses.append(true_loss(problem, t, plan.policy))
         assert losses[-1] <= plan.gap + 1e-9
         assert run.certificate().eps < 1e-9  # of rewards r(s, a): no action influences what happens
     assert max(losses) > 0.1  # some of these plans are bad
@@ -179,4 +189,4 @@ def test_a_small_part_of_large_payments_is_not_dropped() -> None:
     assert split_payments(problem.space, t) is None
     run = hf.from_episodes(problem, hf.simulate(problem, np.full((H, S, A), 0.5), episodes=50, seed=0))
     plan = run.plan(np.zeros(S), transition=t, scale="rescale", delta=1e-6)
-    assert lost(problem, t - 1e9, plan.policy) <= plan.gap + 1e-7
+    assert true_loss(problem, t - 1e9, plan.policy) <= plan.gap + 1e-7

@@ -45,7 +45,7 @@ def python(*arguments: str) -> str:
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_a_loaded_run_answers_without_jax(name: str, tmp_path: Path) -> None:
-    """The same numbers as where it was explored; the shell, too."""
+    """In Python and at the shell, with the numbers of the process that explored."""
     run = hf.explore(PROBLEMS[name](), episodes=30, out=tmp_path / "a")
     gap, is_without = python(ASK, str(tmp_path / "a")).split()
     assert float(gap) == run.plan(hf.goal(run.problem, 1)).gap

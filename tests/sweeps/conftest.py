@@ -49,12 +49,12 @@ def rows_for(task) -> dict:
 
 @pytest.fixture
 def fake_executor(monkeypatch):
-    def on(answer) -> FakeExecutor:
-        made = FakeExecutor(answer)
-        monkeypatch.setattr(sweep, "start_executor", lambda on, workers, log: made)
-        return made
+    def install(answer) -> FakeExecutor:
+        executor = FakeExecutor(answer)
+        monkeypatch.setattr(sweep, "start_executor", lambda install, workers, log: executor)
+        return executor
 
-    return on
+    return install
 
 
 @pytest.fixture(scope="package")

@@ -36,7 +36,7 @@ def skip_without(executor: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("on", "words"),
+    ("engine", "message"),
     [
         ("dask=127.0.0.1:1", "no Dask scheduler answers at 127.0.0.1:1"),
         ("dask=nowhere", "missing port"),
@@ -45,12 +45,12 @@ def skip_without(executor: str) -> None:
     ],
 )
 def test_an_address_where_nobody_answers_is_refused_with_words(
-    on: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    skip_without(on.partition("=")[0])
+    skip_without(engine.partition("=")[0])
     monkeypatch.setattr(clusters, "CONNECT_SECONDS", 0.5)
-    with pytest.raises(OptionError, match=words):
-        start_executor(on, None, tmp_path / "log")
+    with pytest.raises(OptionError, match=message):
+        start_executor(engine, None, tmp_path / "log")
 
 
 def test_a_scheduler_without_workers_is_refused_with_words(
@@ -58,11 +58,11 @@ def test_a_scheduler_without_workers_is_refused_with_words(
 ) -> None:
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(clusters, "CONNECT_SECONDS", 0.5)
-    made = distributed.LocalCluster(
+    cluster = distributed.LocalCluster(
         n_workers=0, host="127.0.0.1", dashboard_address=None, silence_logs=logging.ERROR
     )
-    with made, pytest.raises(OptionError, match="has no workers; start one"):
-        start_executor(f"dask={made.scheduler_address}", None, tmp_path / "log")
+    with cluster, pytest.raises(OptionError, match="has no workers; start one"):
+        start_executor(f"dask={cluster.scheduler_address}", None, tmp_path / "log")
 
 
 @pytest.fixture(scope="module", params=["dask", "ray"])
@@ -70,9 +70,9 @@ def executor(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     skip_without(request.param)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # without an address a cluster is started, not joined
-        made = start_executor(request.param, 2, tmp_path_factory.mktemp("log") / "log")
-    yield made
-    made.close()
+        started = start_executor(request.param, 2, tmp_path_factory.mktemp("log") / "log")
+    yield started
+    started.close()
 
 
 def family(pid: int) -> set[int]:
@@ -80,40 +80,40 @@ def family(pid: int) -> set[int]:
     parents: dict[int, set[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            words = path.read_text().rpartition(")")[2].split()
+            fields = path.read_text().rpartition(")")[2].split()
         except OSError:  # it has ended meanwhile
             continue
-        parents.setdefault(int(words[1]), set()).add(int(path.parent.name))
-    found, new = {pid}, {pid}
+        parents.setdefault(int(fields[1]), set()).add(int(path.parent.name))
+    pids, new = {pid}, {pid}
     while new:
-        new = set().union(*(parents.get(x, set()) for x in new)) - found
-        found |= new
-    return found
+        new = set().union(*(parents.get(x, set()) for x in new)) - pids
+        pids |= new
+    return pids
 
 
 def listening(pids: set[int]) -> list[str]:
     """The addresses that processes listen on."""
-    mine = set()
+    inodes = set()
     for pid in pids:
         for link in Path(f"/proc/{pid}/fd").glob("*"):
             try:
-                mine.add(os.readlink(link))
+                inodes.add(os.readlink(link))
             except OSError:
                 continue
     lines = [
         x.split() for name in ("tcp", "tcp6") for x in Path(f"/proc/net/{name}").read_text().splitlines()[1:]
     ]
-    return [x[1].partition(":")[0] for x in lines if x[3] == LISTENS and f"socket:[{x[9]}]" in mine]
+    return [x[1].partition(":")[0] for x in lines if x[3] == LISTENS and f"socket:[{x[9]}]" in inodes]
 
 
 def test_a_task_gives_the_same_rows_and_nothing_listens_beyond_loopback(
     executor: Executor, tiny: Path
 ) -> None:
     key, task = next(iter(build_tasks(spec.read(TINY)).items()))
-    found = executor.outcome(executor.submit(task))
-    here = hf.load_sweep(tiny).where(task=key)
-    assert found["rows"]["seed"] == here["seed"].tolist()
-    assert found["rows"]["eps"] == here["eps"].tolist()
+    outcome = executor.outcome(executor.submit(task))
+    local_rows = hf.load_sweep(tiny).where(task=key)
+    assert outcome["rows"]["seed"] == local_rows["seed"].tolist()
+    assert outcome["rows"]["eps"] == local_rows["eps"].tolist()
     if Path("/proc/net/tcp").exists():
         addresses = listening(family(os.getpid()))
         assert addresses
@@ -164,34 +164,37 @@ def test_a_cluster_that_runs_already_is_joined_by_its_address(
 ) -> None:
     """The executor of the other tests is that cluster; the sweep is another process."""
     if isinstance(executor, RayExecutor):
-        on = f"ray={executor.ray.get_runtime_context().gcs_address}"
+        engine = f"ray={executor.ray.get_runtime_context().gcs_address}"
     else:
-        on = f"dask={executor.cluster.scheduler_address}"
+        engine = f"dask={executor.cluster.scheduler_address}"
     (tmp_path / "tiny.json").write_text(json.dumps(TINY))
-    words = "import json, sys, horizonfree as hf; hf.sweep(json.load(open(sys.argv[1])), sys.argv[2], on=sys.argv[3])"
-    given = [tmp_path / "tiny.json", tmp_path / "out", on]
-    subprocess.run([sys.executable, "-c", words, *given], check=True, timeout=300)
-    found, here = hf.load_sweep(tmp_path / "out"), hf.load_sweep(tiny)
-    assert not found.missing
-    assert found["eps"].tobytes() == here["eps"].tobytes()
+    script = "import json, sys, horizonfree as hf; hf.sweep(json.load(open(sys.argv[1])), sys.argv[2], on=sys.argv[3])"
+    args = [tmp_path / "tiny.json", tmp_path / "out", engine]
+    subprocess.run([sys.executable, "-c", script, *args], check=True, timeout=300)
+    cluster_rows, local_rows = hf.load_sweep(tmp_path / "out"), hf.load_sweep(tiny)
+    assert not cluster_rows.missing
+    assert cluster_rows["eps"].tobytes() == local_rows["eps"].tobytes()
 
 
 @pytest.mark.parametrize(
-    "on", ["local", pytest.param("dask", marks=pytest.mark.slow), pytest.param("ray", marks=pytest.mark.slow)]
+    "engine",
+    ["local", pytest.param("dask", marks=pytest.mark.slow), pytest.param("ray", marks=pytest.mark.slow)],
 )
 def test_a_driver_that_is_killed_loses_no_finished_task_and_leaves_no_process(
-    on: str, tmp_path: Path
+    engine: str, tmp_path: Path
 ) -> None:
     """Killed after its first row; the same call computes the others, and all rows are those of one call."""
-    if on != "local":
-        skip_without(on)
-    given = TINY | {"seeds": 3, "seeds_per_task": 1, "checkpoints": [2, LASTING], "measure": ["eps"]}
-    (tmp_path / "given.json").write_text(json.dumps(given))
-    words = (
+    if engine != "local":
+        skip_without(engine)
+    sweep_spec = TINY | {"seeds": 3, "seeds_per_task": 1, "checkpoints": [2, LASTING], "measure": ["eps"]}
+    (tmp_path / "given.json").write_text(json.dumps(sweep_spec))
+    script = (
         "import json, sys, horizonfree as hf\n"
         "hf.sweep(json.load(open(sys.argv[1])), sys.argv[2], on=sys.argv[3], workers=1, progress=False)"
     )
-    driver = subprocess.Popen([sys.executable, "-c", words, tmp_path / "given.json", tmp_path / "out", on])
+    driver = subprocess.Popen(
+        [sys.executable, "-c", script, tmp_path / "given.json", tmp_path / "out", engine]
+    )
     rows = tmp_path / "out" / "rows.jsonl"
     wait_until(lambda: rows.exists() and rows.read_text().count("\n") > 0)
     processes = family(driver.pid)
@@ -199,15 +202,17 @@ def test_a_driver_that_is_killed_loses_no_finished_task_and_leaves_no_process(
     driver.wait()
     assert len(processes) > 1
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in processes))
-    kept = hf.load_sweep(tmp_path / "out")
-    assert 0 < kept.missing < 3
-    finished = hf.sweep(given, tmp_path / "out", workers=1, progress=False)
+    loaded = hf.load_sweep(tmp_path / "out")
+    assert 0 < loaded.missing < 3
+    finished = hf.sweep(sweep_spec, tmp_path / "out", workers=1, progress=False)
     assert not finished.missing
-    whole = hf.sweep(given, tmp_path / "whole", workers=1, progress=False)
+    uninterrupted = hf.sweep(sweep_spec, tmp_path / "whole", workers=1, progress=False)
     for name in ("seed", "episodes", "eps"):
-        assert finished[name].tobytes() == whole[name].tobytes()
-    first = [(seed, eps) for seed, eps in zip(kept["seed"], kept["eps"])]
-    assert first == [(s, x) for s, x in zip(whole["seed"], whole["eps"]) if s in kept["seed"]]
+        assert finished[name].tobytes() == uninterrupted[name].tobytes()
+    first = [(seed, eps) for seed, eps in zip(loaded["seed"], loaded["eps"])]
+    assert first == [
+        (s, x) for s, x in zip(uninterrupted["seed"], uninterrupted["eps"]) if s in loaded["seed"]
+    ]
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -220,7 +225,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 def test_ray_that_was_imported_before_and_would_listen_elsewhere_is_not_started() -> None:
     skip_without("ray")
-    words = (
+    script = (
         "import ray, pathlib\n"
         "if ray.util.get_node_ip_address() == '127.0.0.1': raise SystemExit('no network')\n"
         "from horizonfree.sweeps.sweep import start_executor\n"
@@ -229,7 +234,7 @@ def test_ray_that_was_imported_before_and_would_listen_elsewhere_is_not_started(
     )
     env = {name: x for name, x in os.environ.items() if not name.startswith("RAY_")}
     done = subprocess.run(
-        [sys.executable, "-c", words], env=env, capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False, timeout=300
     )
     if "no network" in done.stderr:
         pytest.skip("this machine has no other address than 127.0.0.1")

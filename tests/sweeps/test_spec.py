@@ -25,18 +25,18 @@ scale = 0.5
 
 def test_a_file_is_read_and_what_varies_is_multiplied(tmp_path):
     (tmp_path / "a.toml").write_text(TEXT)
-    found = spec.read(tmp_path / "a.toml")
-    assert list(found.problems) == [f"grid horizon={h} zones={z}" for h in (4, 6) for z in (1, 3)]
-    assert found.problems["grid horizon=6 zones=3"] == {
+    spec_read = spec.read(tmp_path / "a.toml")
+    assert list(spec_read.problems) == [f"grid horizon={h} zones={z}" for h in (4, 6) for z in (1, 3)]
+    assert spec_read.problems["grid horizon=6 zones=3"] == {
         "name": "zoned-grid",
         "size": 3,
         "horizon": 6,
         "zones": 3,
     }
-    assert found.explorers["optimal-design"] == {"name": "optimal-design"}
-    assert found.checkpoints == [12, 25, 37, 50, 62, 75, 87, 100]
-    assert found.seeds == [3, 5]
-    assert spec.read(found.to_dict()) == found
+    assert spec_read.explorers["optimal-design"] == {"name": "optimal-design"}
+    assert spec_read.checkpoints == [12, 25, 37, 50, 62, 75, 87, 100]
+    assert spec_read.seeds == [3, 5]
+    assert spec.read(spec_read.to_dict()) == spec_read
 
 
 BOTH = TINY | {"explorers": {"random": {"name": "uniform"}, "told": {"name": "uniform", "declared": True}}}
@@ -45,14 +45,16 @@ BOTH = TINY | {"explorers": {"random": {"name": "uniform"}, "told": {"name": "un
 def test_tasks_are_chunks_of_seeds_and_declared_budgets_are_runs_of_their_own():
     tasks = list(build_tasks(spec.read(BOTH | {"seeds": 5})).values())
     assert [x["seeds"] for x in tasks if x["explorer"] == "random"] == [[0, 1], [2, 3], [4]]
-    told = [(x["episodes"], x["checkpoints"], x["budget"]) for x in tasks if x["explorer"] == "told"]
-    assert told == [(2, [2], 2), (8, [8], 8)] * 3
+    declared_tasks = [
+        (x["episodes"], x["checkpoints"], x["budget"]) for x in tasks if x["explorer"] == "told"
+    ]
+    assert declared_tasks == [(2, [2], 2), (8, [8], 8)] * 3
 
 
 def test_a_sweep_that_grows_keeps_its_tasks():
-    few, more = (build_tasks(spec.read(TINY | {"seeds": n})) for n in (4, 6))
-    assert set(few) < set(more)
-    assert not set(few) & set(build_tasks(spec.read(TINY | {"delta": 0.1})))
+    small_tasks, large_tasks = (build_tasks(spec.read(TINY | {"seeds": n})) for n in (4, 6))
+    assert set(small_tasks) < set(large_tasks)
+    assert not set(small_tasks) & set(build_tasks(spec.read(TINY | {"delta": 0.1})))
 
 
 MISTAKES = [
@@ -85,10 +87,10 @@ MISTAKES = [
 
 
 def test_mistakes_are_refused_with_words_before_anything_starts(tmp_path, subtests):
-    for changed, words in MISTAKES:
-        with subtests.test(words):
-            with pytest.raises(HorizonfreeError, match=words):
-                hf.sweep({key: x for key, x in (TINY | changed).items() if x is not None}, tmp_path / "a")
+    for changes, message in MISTAKES:
+        with subtests.test(message):
+            with pytest.raises(HorizonfreeError, match=message):
+                hf.sweep({key: x for key, x in (TINY | changes).items() if x is not None}, tmp_path / "a")
             assert not (tmp_path / "a").exists()
 
 

@@ -27,9 +27,9 @@ MORE = TINY | {
 
 
 def test_rows_have_the_numbers_of_their_runs(tiny):
-    found = hf.load_sweep(tiny)
-    assert (len(found), found.missing, dict(found.failed)) == (8, 0, {})
-    assert [found[name].dtype.kind for name in ("seed", "episodes", "eps", "explorer")] == [
+    sweep_rows = hf.load_sweep(tiny)
+    assert (len(sweep_rows), sweep_rows.missing, dict(sweep_rows.failed)) == (8, 0, {})
+    assert [sweep_rows[name].dtype.kind for name in ("seed", "episodes", "eps", "explorer")] == [
         "i",
         "i",
         "f",
@@ -37,24 +37,24 @@ def test_rows_have_the_numbers_of_their_runs(tiny):
     ]
     problem = hf.make("river-swim", states=3, horizon=3)
     run = hf.explore(problem, "uniform", episodes=8, seed=3, progress=False)
-    assert found.where(seed=3, episodes=8)["eps"] == [run.certificate(method="uniform").eps]
-    assert np.isnan(found["claim"]).all()  # uniform claims nothing
-    assert "jax" in json.loads(found["versions"][0])
-    said = RunMeasures(problem, ["reward_max", "time"], "suite", 0.05, 2)(run)
+    assert sweep_rows.where(seed=3, episodes=8)["eps"] == [run.certificate(method="uniform").eps]
+    assert np.isnan(sweep_rows["claim"]).all()  # uniform claims nothing
+    assert "jax" in json.loads(sweep_rows["versions"][0])
+    measured = RunMeasures(problem, ["reward_max", "time"], "suite", 0.05, 2)(run)
     largest = max(run.certificate(rewards=x).eps for x in ("goals", "occupancies"))
-    assert said["reward_max"] == largest
-    assert list(said) == ["reward_max", "time"]
+    assert measured["reward_max"] == largest
+    assert list(measured) == ["reward_max", "time"]
 
 
 def test_a_table_is_also_a_data_frame(tiny):
     pandas = pytest.importorskip("pandas")
-    found = hf.load_sweep(tiny)
-    frame = found.to_pandas()
+    sweep_rows = hf.load_sweep(tiny)
+    frame = sweep_rows.to_pandas()
     assert isinstance(frame, pandas.DataFrame)
-    assert (frame["eps"].to_numpy() == found["eps"]).all()
+    assert (frame["eps"].to_numpy() == sweep_rows["eps"]).all()
     assert list(frame.groupby("explorer", observed=True).size()) == [8]
     with pytest.raises(UnknownNameError, match="did you mean 'eps'"):
-        found["epss"]
+        sweep_rows["epss"]
 
 
 def test_a_finished_sweep_is_read_not_run(tiny, fake_executor):
@@ -81,8 +81,8 @@ def test_a_worker_that_is_killed_costs_its_task_only_and_the_task_is_tried_again
         assert not long.done()
         os.kill(victim.pid, signal.SIGKILL)
         assert pool.outcome(long) == {"error": executors.WORKER_DIED}
-        again = [pool.submit(task) for _ in range(2)]  # to the other worker, and to a new one
-        assert [pool.outcome(x)["rows"] for x in again] == [short["rows"]] * 2
+        second_try = [pool.submit(task) for _ in range(2)]  # to the other worker, and to a new one
+        assert [pool.outcome(x)["rows"] for x in second_try] == [short["rows"]] * 2
         assert victim not in pool.processes
     finally:
         pool.close()
@@ -91,17 +91,17 @@ def test_a_worker_that_is_killed_costs_its_task_only_and_the_task_is_tried_again
 def test_a_task_that_fails_is_tried_twice_recorded_and_tried_by_the_next_call(tmp_path, fake_executor):
     tasks = build_tasks(spec.read(MORE))
     first, second, *_ = tasks
-    once = fake_executor(
+    first_executor = fake_executor(
         lambda key, task, tries: {"error": "no"} if key == first and tries == 1 else rows_for(task)
     )
     assert not hf.sweep(MORE, tmp_path / "a").failed
-    assert once.told.count(first) == 2
+    assert first_executor.told.count(first) == 2
     fake_executor(lambda key, task, tries: {"error": f"try {tries}"} if key == second else rows_for(task))
-    found = hf.sweep(MORE, tmp_path / "b")
-    assert list(found.failed.values()) == ["try 2"]
-    again = fake_executor(lambda key, task, tries: rows_for(task))
+    second_sweep = hf.sweep(MORE, tmp_path / "b")
+    assert list(second_sweep.failed.values()) == ["try 2"]
+    second_executor = fake_executor(lambda key, task, tries: rows_for(task))
     assert not hf.sweep(MORE, tmp_path / "b").failed
-    assert again.told == [second]
+    assert second_executor.told == [second]
 
 
 def test_a_sweep_that_was_cut_short_goes_on_where_it_was(tmp_path, fake_executor):
@@ -115,13 +115,13 @@ def test_a_sweep_that_was_cut_short_goes_on_where_it_was(tmp_path, fake_executor
     fake_executor(stop)
     with pytest.raises(KeyboardInterrupt):
         hf.sweep(MORE, tmp_path / "a")
-    kept = hf.load_sweep(tmp_path / "a")
-    assert 0 < kept.missing < len(tasks)
+    loaded = hf.load_sweep(tmp_path / "a")
+    assert 0 < loaded.missing < len(tasks)
     with (tmp_path / "a" / "rows.jsonl").open("a") as rows:
         rows.write('{"seal": "12')  # as a kill in the middle of a write leaves it
     executor = fake_executor(lambda key, task, tries: rows_for(task))
     assert len(hf.sweep(None, tmp_path / "a")) == 32
-    assert len(executor.told) == kept.missing
+    assert len(executor.told) == loaded.missing
     for line in (tmp_path / "a" / "rows.jsonl").read_text().splitlines():
         json.loads(line)
 
@@ -140,16 +140,16 @@ def test_a_folder_may_grow_but_loses_nothing(tmp_path, fake_executor):
         hf.sweep(MORE, tmp_path / "b")
 
 
-@pytest.mark.parametrize("place", [0, 40, 100, -3])
-def test_a_flipped_bit_is_told(tiny, tmp_path, place):
+@pytest.mark.parametrize("position", [0, 40, 100, -3])
+def test_a_flipped_bit_is_told(tiny, tmp_path, position):
     folder = tmp_path / "a"
     folder.mkdir()
     for name in ("sweep.json", "rows.jsonl"):
         (folder / name).write_bytes((tiny / name).read_bytes())
     lines = (folder / "rows.jsonl").read_bytes().splitlines()
-    spoiled = bytearray(lines[1])
-    spoiled[place] ^= 1
-    (folder / "rows.jsonl").write_bytes(b"\n".join([lines[0], bytes(spoiled), *lines[2:], b""]))
+    damaged = bytearray(lines[1])
+    damaged[position] ^= 1
+    (folder / "rows.jsonl").write_bytes(b"\n".join([lines[0], bytes(damaged), *lines[2:], b""]))
     with pytest.raises(RunError, match="damaged in line 2"):
         hf.load_sweep(folder)
 
@@ -158,14 +158,14 @@ def test_numbers_are_read_back_to_the_last_bit(tmp_path, fake_executor):
     odd = [np.nextafter(0.1, 1), 5e-324, float("inf"), float("nan"), -0.0, 1 / 3]
 
     def answer(key, task, tries):
-        found = rows_for(task)
-        found["rows"]["eps"] = [odd[(i + len(key)) % 6] for i in range(len(found["rows"]["seed"]))]
-        return found
+        values = rows_for(task)
+        values["rows"]["eps"] = [odd[(i + len(key)) % 6] for i in range(len(values["rows"]["seed"]))]
+        return values
 
     fake_executor(answer)
-    found = hf.sweep(ONE | {"checkpoints": [1, 2, 3]}, tmp_path / "a")["eps"]
+    values = hf.sweep(ONE | {"checkpoints": [1, 2, 3]}, tmp_path / "a")["eps"]
     expected = np.array([odd[(i + 16) % 6] for i in range(6)])
-    assert found.tobytes() == expected.tobytes()
+    assert values.tobytes() == expected.tobytes()
 
 
 def test_a_number_that_only_others_report_is_nan():
@@ -175,22 +175,22 @@ def test_a_number_that_only_others_report_is_nan():
 
 def test_an_error_inside_a_task_comes_back_in_words():
     (task,) = build_tasks(spec.read(ONE)).values()
-    found = worker.execute(task | {"who": {"name": "uniform", "bogus": 1}}, 1)
-    assert "no option 'bogus'" in found["error"]
+    outcome = worker.execute(task | {"who": {"name": "uniform", "bogus": 1}}, 1)
+    assert "no option 'bogus'" in outcome["error"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux alone tells what a process had of its own")
 def test_the_memory_of_a_worker_is_not_that_of_the_process_that_started_it():
-    held = np.ones(2**26)  # 512 MB, of which some may have been there
+    large_array = np.ones(2**26)  # 512 MB, of which some may have been there
     script = "from horizonfree.sweeps.worker import peak_memory; print(peak_memory())"
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
-    assert 2**22 < int(said) < 2**28 < held.nbytes < worker.peak_memory()
+    output = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert 2**22 < int(output) < 2**28 < large_array.nbytes < worker.peak_memory()
 
 
 def test_executors_that_do_not_exist_are_refused(tmp_path):
-    for on in ("slurm", "local=3", "dask=", 7):
+    for engine in ("slurm", "local=3", "dask=", 7):
         with pytest.raises(OptionError, match="it must be local, dask, ray"):
-            hf.sweep(ONE, tmp_path / "a", on=on)
+            hf.sweep(ONE, tmp_path / "a", on=engine)
     with pytest.raises(OptionError, match="workers is 0"):
         hf.sweep(ONE, tmp_path / "b", workers=0)
 

@@ -42,8 +42,8 @@ def test_sample_complexity_as_printed():
 
 def test_dividing_delta_among_all_events_costs_little_more():
     split = theory.sample_complexity(1.0, 0.1, **SIZES)
-    printed = theory.sample_complexity(1.0, 0.1, **SIZES, split=False)
-    assert printed < split < 1.2 * printed
+    as_printed = theory.sample_complexity(1.0, 0.1, **SIZES, split=False)
+    assert as_printed < split < 1.2 * as_printed
 
 
 @pytest.mark.parametrize("eps", [1.0, 0.1, 0.001])
@@ -110,28 +110,30 @@ def test_coefficients_with_the_slips_of_the_proof_mended(d, H, K, delta):
     beta = theory.beta(K, d, H, B, delta / (4 * M))
     di = d * math.log(1 + K * H * H * B**2 / d**2)
     zeta = 4 * math.log(4 * max(1, math.log(K * H)) / (delta / (4 * M)))
-    most = max(4 * 8 * beta * math.sqrt(di), math.sqrt(2 * zeta))  # 4 R_hat has the largest factor of a root
+    largest = max(
+        4 * 8 * beta * math.sqrt(di), math.sqrt(2 * zeta)
+    )  # 4 R_hat has the largest factor of a root
     a, b = (
-        4 * 4 * most * math.sqrt(4),
-        22 * (4 * most) ** 2,
+        4 * 4 * largest * math.sqrt(4),
+        22 * (4 * largest) ** 2,
     )  # the lemma on sequences: x <= a sqrt(K + x) + b + ...
     I_c = 2 * di + 8 * beta * di / math.sqrt(d)  # and 8 beta sqrt(d iota) sqrt(G + K), G = M d iota
     A1 = 2 * a**2 + 2 * b + 2 * 6 * (5 * I_c + 2 * math.sqrt(2 * zeta * M * di) + 2 * zeta)
     A1 += 2 * 30 * 8 * beta * di * math.sqrt(M) + M * di
     A2 = 2 * a + 2 * 30 * 8 * beta * math.sqrt(di)
-    found = theory.coefficients(K, delta, d, H, B, mended=True)
-    assert found == pytest.approx((A1, A2), rel=1e-12)
-    printed = theory.coefficients(K, delta, d, H, B)
-    assert printed.A1 < found.A1
-    assert printed.A2 < found.A2
+    corrected = theory.coefficients(K, delta, d, H, B, mended=True)
+    assert corrected == pytest.approx((A1, A2), rel=1e-12)
+    as_printed = theory.coefficients(K, delta, d, H, B)
+    assert as_printed.A1 < corrected.A1
+    assert as_printed.A2 < corrected.A2
 
 
 def test_the_mended_bound_needs_about_sixteen_times_the_episodes():
     for eps in (1.0, 0.01):
-        printed, mended = (theory.sample_complexity(eps, 0.1, **SIZES, mended=x) for x in (False, True))
-        assert 16 * printed < mended < 20 * printed
-        assert theory.suboptimality(mended, 0.1, **SIZES, mended=True) <= eps
-        assert theory.suboptimality(printed, 0.1, **SIZES, mended=True) > eps
+        as_printed, corrected = (theory.sample_complexity(eps, 0.1, **SIZES, mended=x) for x in (False, True))
+        assert 16 * as_printed < corrected < 20 * as_printed
+        assert theory.suboptimality(corrected, 0.1, **SIZES, mended=True) <= eps
+        assert theory.suboptimality(as_printed, 0.1, **SIZES, mended=True) > eps
 
 
 def test_zeta_is_finite_for_a_single_step():
@@ -163,10 +165,10 @@ def test_the_hard_instance_cannot_be_told_from_its_mirror_image(K):
     relative entropy that covers every adaptive choice of a.
     """
     delta, Delta = 1 / 6, 1 / math.sqrt(192 * K)
-    up, down = delta + Delta, delta - Delta
+    high, low = delta + Delta, delta - Delta
     n = np.arange(K + 1)
-    distance = 0.5 * np.abs(binom.pmf(n, K, up) - binom.pmf(n, K, down)).sum()
-    entropy = max(_kl(up, down), _kl(down, up))
+    distance = 0.5 * np.abs(binom.pmf(n, K, high) - binom.pmf(n, K, low)).sum()
+    entropy = max(_kl(high, low), _kl(low, high))
     assert distance <= math.sqrt(K * entropy / 2) <= math.sqrt(2 / 21)
 
 

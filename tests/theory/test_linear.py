@@ -31,38 +31,40 @@ def test_accuracy_and_episodes_are_inverse_to_each_other(eps):
     ],
 )
 def test_the_schedule_of_rflin_with_literal_constants(sizes, beta, epochs, first, last):
-    found = theory.rflin_schedule(*sizes, K_max=1e6)
-    assert found.beta == pytest.approx(beta, abs=1e-8)
-    assert len(found.gamma_sq) == len(found.lengths) == epochs
-    np.testing.assert_allclose(np.diff(np.log2(found.gamma_sq)), 2.0, rtol=1e-12)
+    schedule = theory.rflin_schedule(*sizes, K_max=1e6)
+    assert schedule.beta == pytest.approx(beta, abs=1e-8)
+    assert len(schedule.gamma_sq) == len(schedule.lengths) == epochs
+    np.testing.assert_allclose(np.diff(np.log2(schedule.gamma_sq)), 2.0, rtol=1e-12)
     if first is not None:
-        assert found.gamma_sq[0] == pytest.approx(first, rel=1e-9)
-        assert found.gamma_sq[-1] == pytest.approx(last, rel=1e-5)
+        assert schedule.gamma_sq[0] == pytest.approx(first, rel=1e-9)
+        assert schedule.gamma_sq[-1] == pytest.approx(last, rel=1e-5)
 
 
 def test_the_lengths_of_rflin_are_at_least_those_that_cover():
     """The third term alone for d = 8, H = 10: 1.6e17 episodes with K_max = 1e6, 6.0e17 with that of the schedule."""
     eps, delta, d, H = 0.1, 0.05, 8, 10
-    found = theory.rflin_schedule(eps, delta, d, H, K_max=1e6)
-    cover = [2.0**i * 24 * d / g * math.log(48 * 2.0**i * d / g) for i, g in enumerate(found.gamma_sq, 1)]
+    schedule = theory.rflin_schedule(eps, delta, d, H, K_max=1e6)
+    cover = [2.0**i * 24 * d / g * math.log(48 * 2.0**i * d / g) for i, g in enumerate(schedule.gamma_sq, 1)]
     assert H * sum(cover) == pytest.approx(1.6e17, rel=0.05)
-    assert all(K >= c for K, c in zip(found.lengths, cover))
+    assert all(K >= c for K, c in zip(schedule.lengths, cover))
     assert theory.rflin_schedule(1.0, 0.1, 2, 2, K_max=1e6).lengths[0] == pytest.approx(8.6e12, rel=5e-3)
-    own = theory.rflin_schedule(eps, delta, d, H)
-    total = theory.rflin_episodes(own, H)
-    alone = [2.0**i * 24 * d / g * math.log(48 * 2.0**i * d / g) for i, g in enumerate(own.gamma_sq, 1)]
-    assert H * sum(alone) == pytest.approx(6.0e17, rel=0.01)
+    unlimited = theory.rflin_schedule(eps, delta, d, H)
+    total = theory.rflin_episodes(unlimited, H)
+    covering = [
+        2.0**i * 24 * d / g * math.log(48 * 2.0**i * d / g) for i, g in enumerate(unlimited.gamma_sq, 1)
+    ]
+    assert H * sum(covering) == pytest.approx(6.0e17, rel=0.01)
     assert total == pytest.approx(2.1e24, rel=0.02)
-    again = theory.rflin_schedule(eps, delta, d, H, K_max=total)
-    assert theory.rflin_episodes(again, H) == pytest.approx(total, rel=1e-6)
+    repeated = theory.rflin_schedule(eps, delta, d, H, K_max=total)
+    assert theory.rflin_episodes(repeated, H) == pytest.approx(total, rel=1e-6)
 
 
 def test_rates_have_their_exponents_and_nobody_is_below_the_lower_bound():
-    at = theory.rates(0.1, 4, 10)
-    assert at["wang2020"] == pytest.approx(4**3 * 10**6 / 0.01)
-    assert at["lsvi-rfe"] / at["lower"] == pytest.approx(10)
-    assert min(at.values()) == at["lower"]
-    assert all(x == pytest.approx(4 * y) for x, y in zip(theory.rates(0.05, 4, 10).values(), at.values()))
+    rates = theory.rates(0.1, 4, 10)
+    assert rates["wang2020"] == pytest.approx(4**3 * 10**6 / 0.01)
+    assert rates["lsvi-rfe"] / rates["lower"] == pytest.approx(10)
+    assert min(rates.values()) == rates["lower"]
+    assert all(x == pytest.approx(4 * y) for x, y in zip(theory.rates(0.05, 4, 10).values(), rates.values()))
 
 
 def test_the_radius_that_is_horizon_free():

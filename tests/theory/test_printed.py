@@ -28,17 +28,17 @@ def test_the_print_written_out_once_more():
         d * iota * H * alpha**2
     )
     gap = 4 * A1 / K + 4 * A2 / math.sqrt(K)
-    found = {x.name: x.value for x in as_printed.table(1.0, delta, d, H, B, K=K)}
+    values = {x.name: x.value for x in as_printed.table(1.0, delta, d, H, B, K=K)}
     expected = {"M": M, "beta": beta, "zeta": zeta, "A1": A1, "A2": A2, "suboptimality": gap}
     for name, value in expected.items():
-        assert found[f"{name}_as_printed"] == pytest.approx(value, rel=1e-12), name
+        assert values[f"{name}_as_printed"] == pytest.approx(value, rel=1e-12), name
 
 
 def test_its_sample_size_is_a_fixed_point_and_the_published_order_of_magnitude():
-    found = {x.name: x.value for x in as_printed.table(1.0, 0.1, 2, 10, 1.5)}
-    m = found["sample_complexity_as_printed"]
+    values = {x.name: x.value for x in as_printed.table(1.0, 0.1, 2, 10, 1.5)}
+    m = values["sample_complexity_as_printed"]
     assert m == pytest.approx(1.4e16, rel=0.03)
-    assert found["suboptimality_as_printed"] <= 1
+    assert values["suboptimality_as_printed"] <= 1
     A1, A2 = as_printed.coefficients(m, 0.1, 2, 10, 1.5)
     assert m == pytest.approx(16 * A2**2 + 8 * A1, rel=1e-9)
     assert m < theory.sample_complexity(1.0, 0.1, 2, 10, 1.5)  # delta is not divided
@@ -47,9 +47,9 @@ def test_its_sample_size_is_a_fixed_point_and_the_published_order_of_magnitude()
 
 
 def test_where_the_print_has_no_number_it_says_so():
-    found = {x.name: x.value for x in as_printed.table(0.1, 0.1, 8, 1, 1.5, K=5)}  # d > e^2 H
-    assert found["beta_as_printed"] == as_printed.UNDEFINED == found["sample_complexity_as_printed"]
-    assert math.isfinite(found["M_as_printed"])
+    values = {x.name: x.value for x in as_printed.table(0.1, 0.1, 8, 1, 1.5, K=5)}  # d > e^2 H
+    assert values["beta_as_printed"] == as_printed.UNDEFINED == values["sample_complexity_as_printed"]
+    assert math.isfinite(values["M_as_printed"])
     first = {x.name: x.value for x in as_printed.table(0.1, 0.1, 1, 1, 1.5, K=1)}  # log(KH) = 0
     assert first["zeta_as_printed"] == as_printed.UNDEFINED
-    json.dumps(found | first, allow_nan=False)
+    json.dumps(values | first, allow_nan=False)

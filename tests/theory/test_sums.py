@@ -25,10 +25,10 @@ def test_bounds_on_the_sums(X):
     di, small = 3 * X.iota, X._replace(beta=0.05)
     root = math.sqrt(7.0 + 4 * 2.0 + 2 * 3.0 + 1000)
     gamma_sq = 3**-0.5
-    printed = 4 * di + 4 * 0.05 * gamma_sq * di + 2 * 0.05 * math.sqrt(di) * root
-    mended = 2 * di + 8 * 0.05 * gamma_sq * di + 8 * 0.05 * math.sqrt(di) * root
-    assert hf.theory.bound_R(7.0, 2.0, 3.0, small) == pytest.approx(printed)
-    assert hf.theory.bound_R(7.0, 2.0, 3.0, small, mended=True) == pytest.approx(mended)
+    as_printed = 4 * di + 4 * 0.05 * gamma_sq * di + 2 * 0.05 * math.sqrt(di) * root
+    corrected = 2 * di + 8 * 0.05 * gamma_sq * di + 8 * 0.05 * math.sqrt(di) * root
+    assert hf.theory.bound_R(7.0, 2.0, 3.0, small) == pytest.approx(as_printed)
+    assert hf.theory.bound_R(7.0, 2.0, 3.0, small, mended=True) == pytest.approx(corrected)
     assert hf.theory.bound_R(7.0, 2.0, 3.0, X) == 10_000  # KH
     assert hf.theory.bound_A(8.0, X) == pytest.approx(4 * math.sqrt(X.zeta) + X.zeta)
     assert hf.theory.bound_A(1e12, X) == 10_000
@@ -44,10 +44,10 @@ def test_norms_under_the_indicator_differ_by_up_to_four_as_the_mended_bound_says
     for _ in range(100):
         A = rng.normal(size=(3, 3))
         frozen = A @ A.T + 0.1 * np.eye(3)
-        running = frozen + 3 * np.outer(*[rng.normal(size=3)] * 2)
+        updated = frozen + 3 * np.outer(*[rng.normal(size=3)] * 2)
         x = rng.normal(size=3)
-        ratio = math.sqrt((x @ np.linalg.solve(frozen, x)) / (x @ np.linalg.solve(running, x)))
-        assert ratio <= math.sqrt(np.linalg.det(running) / np.linalg.det(frozen)) * (1 + 1e-9)
+        ratio = math.sqrt((x @ np.linalg.solve(frozen, x)) / (x @ np.linalg.solve(updated, x)))
+        assert ratio <= math.sqrt(np.linalg.det(updated) / np.linalg.det(frozen)) * (1 + 1e-9)
     assert math.sqrt(1 / (1 / 16)) == 4  # d = 1: Sigma_dot = 1, Sigma = 16
 
 
@@ -63,7 +63,7 @@ def test_the_regret_that_nobody_escapes():
 
 
 def test_a_lower_bound_of_zero_says_why():
-    said = {
+    messages = {
         (0.5, 0.05, 5, 10, 2.0): "begins at 75 episodes: eps is too large",
         (1e-4, 0.35, 5, 10, 2.0): "delta is not below 0.346",
         (1e-4, 0.05, 1, 10, 2.0): "d is 1",
@@ -71,9 +71,9 @@ def test_a_lower_bound_of_zero_says_why():
         (1e-4, 0.05, 5, 10, 1.0): "B is not above 1",
         (1e-4, 0.05, 5, 10, 1 + 1e-6): "B too near 1",
     }
-    for arguments, words in said.items():
+    for arguments, message in messages.items():
         assert hf.theory.lower_bound(*arguments) == 0
-        assert words in hf.theory.why_no_lower_bound(*arguments)
+        assert message in hf.theory.why_no_lower_bound(*arguments)
     assert hf.theory.why_no_lower_bound(1e-4, 0.05, 5, 10, 2.0) is None
     lines = {x.name: x for x in hf.theory.table(0.5, 0.05, 5, 10, 2.0)}
     assert lines["lower_bound"].meaning.startswith("says nothing: it begins at 75")

@@ -52,15 +52,15 @@ def test_the_explorers_of_the_table_exist_and_rates_are_written_out():
 
 def test_the_mixture_rows_meet_their_lower_bounds():
     rows = [row for row in hf.theory.table1() if row.model == "mixture"]
-    ours, ours_H, lower, lower_H = rows[-4:]
-    assert ours.terms == lower.terms
+    own_row, ours_H, lower, lower_H = rows[-4:]
+    assert own_row.terms == lower.terms
     assert ours_H.terms == lower_H.terms
 
 
 @pytest.mark.parametrize(
-    ("sizes", "words"),
+    ("sizes", "message"),
     [({"eps": 0.0}, "eps is 0"), ({"eps": 0.1, "H": 0}, "H is 0"), ({"eps": 0.1, "d": True}, "d is True")],
 )
-def test_sizes_outside_their_range_are_refused(sizes, words):
-    with pytest.raises(OptionError, match=words):
+def test_sizes_outside_their_range_are_refused(sizes, message):
+    with pytest.raises(OptionError, match=message):
         hf.theory.table1()[0].rate(**sizes)

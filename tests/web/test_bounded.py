@@ -11,7 +11,7 @@ from horizonfree.planning import evaluate, visits
 from horizonfree.runs.run import Run
 from horizonfree.web import bounded
 from horizonfree.web.session import Session
-from tests.report.worlds import drawn, grid, logged, rejected, table
+from tests.report.example_runs import grid, logged, rejected_run, run_with_starts, table
 
 from .client import Client, question
 
@@ -42,44 +42,44 @@ def painted(when: str) -> Any:
     return reward
 
 
-def within(run: Run, reward: Any, marks: list[int] = MARKS, most: float = BOUND, **options: Any) -> Any:
-    thin = hf.at_most(hf.reach(run.problem, marks), most)
-    return run.plan(reward, constraints=[thin], **options)
+def plan_within(run: Run, reward: Any, marks: list[int] = MARKS, bound: float = BOUND, **options: Any) -> Any:
+    constraint = hf.at_most(hf.reach(run.problem, marks), bound)
+    return run.plan(reward, constraints=[constraint], **options)
 
 
 @pytest.mark.parametrize("when", ["end", "along", "reach"])
 def test_a_plan_within_a_bound_is_the_one_of_the_run(session: Session, run: Run, when: str) -> None:
     reward = hf.reach(run.problem, [3, 10]) if when == "reach" else painted(when)
-    plan, answer = within(run, reward), ask(session, when=when)
+    plan, answer = plan_within(run, reward), ask(session, when=when)
     assert answer["bounded"]["status"] == plan.status == "feasible"
     assert answer["bounded"]["risk_summary"] == plan.constraints[0].summary()
     assert answer["bounded"]["risk"] == pytest.approx(plan.constraints[0].value, abs=1e-14)
     assert answer["summary"] == plan.certificate.summary()
     assert answer["value"] == pytest.approx(plan.value, abs=1e-14)
-    found = (answer["gap"], answer["value_low"], answer["value_high"])
-    assert found == (plan.gap, plan.value_low, plan.value_high)
+    numbers = (answer["gap"], answer["value_low"], answer["value_high"])
+    assert numbers == (plan.gap, plan.value_low, plan.value_high)
     last = 2 ** (len(plan.memory.events) - 1) * 16
-    for after, first in ((False, 0), (True, last)):
+    for is_after, first in ((False, 0), (True, last)):
         for step in range(8):
-            shown, rules = (
-                ask(session, when=when, step=step, after=after),
+            policy, rules = (
+                ask(session, when=when, step=step, after=is_after),
                 plan.policy[step, first : first + 16],
             )
-            assert shown["policy"] == rules.argmax(-1).tolist()
-            drawn_in = {s: dict(map(tuple, actions)) for s, actions in shown["draws"]}
+            assert policy["policy"] == rules.argmax(-1).tolist()
+            drawn_in = {s: dict(map(tuple, actions)) for s, actions in policy["draws"]}
             for s in range(16):
                 expected = {a: p for a, p in enumerate(rules[s]) if p > 0}
-                assert drawn_in.get(s, {shown["policy"][s]: 1.0}) == expected
+                assert drawn_in.get(s, {policy["policy"][s]: 1.0}) == expected
     share = plan.occupancy.sum(0).reshape(-1, 16).sum(0) / 8
     np.testing.assert_allclose(answer["occupancy"], share, atol=1e-6)
 
 
 def test_values_are_those_before_and_after_a_marked_state(session: Session, run: Run) -> None:
-    plan = within(run, painted("end"))
+    plan = plan_within(run, painted("end"))
     V = evaluate(plan.kernel, painted("end")[:, np.tile(np.arange(16), 2)], plan.policy)
-    for after in (False, True):
-        shown = ask(session, step=2, after=after)
-        np.testing.assert_allclose(shown["values"], V[2].reshape(2, 16)[int(after)], atol=1e-6)
+    for is_after in (False, True):
+        answer_shown = ask(session, step=2, after=is_after)
+        np.testing.assert_allclose(answer_shown["values"], V[2].reshape(2, 16)[int(is_after)], atol=1e-6)
     free = evaluate(plan.kernel, painted("end")[:, np.tile(np.arange(16), 2)], plan.policy)[2][16:]
     best = session.plan(question(step=2))["values"]
     np.testing.assert_allclose(free, best, atol=1e-6)  # nothing is left to lose
@@ -87,17 +87,17 @@ def test_values_are_those_before_and_after_a_marked_state(session: Session, run:
 
 def test_a_policy_draws_and_its_episodes_are_drawn(session: Session, run: Run) -> None:
     """As often as the truth says they enter a marked state, which is within the bound."""
-    plan = within(run, painted("end"))
+    plan = plan_within(run, painted("end"))
     assert any(ask(session, step=h, after=a)["draws"] for h in range(8) for a in (False, True))
-    told = ask(session)["bounded"]["true_risk"]
+    true_risk = ask(session)["bounded"]["true_risk"]
     lift = plan.memory.lift
     d = visits(lift.kernel(run.problem.kernel()), plan.policy, np.eye(32)[run.problem.space.start])
-    entered = d.sum(-1)[:, MARKS].sum()  # rows of states that were entered just now
-    assert told == pytest.approx(entered, abs=1e-12)
-    assert told <= BOUND
+    entered_mass = d.sum(-1)[:, MARKS].sum()  # rows of states that were entered just now
+    assert true_risk == pytest.approx(entered_mass, abs=1e-12)
+    assert true_risk <= BOUND
     episodes = [ask(session, seed=seed)["episode"] for seed in range(600)]
     share = np.mean([bool(set(states[:-1]) & set(MARKS)) for states in episodes])
-    assert share == pytest.approx(told, abs=5 * np.sqrt(told * (1 - told) / 600))
+    assert share == pytest.approx(true_risk, abs=5 * np.sqrt(true_risk * (1 - true_risk) / 600))
     assert all(max(states) < 16 for states in episodes)
 
 
@@ -111,10 +111,10 @@ def test_a_bound_from_another_state_is_in_the_estimate_and_not_certified(session
 
 
 def test_without_marks_it_is_the_plan_without_a_bound(session: Session) -> None:
-    plain = session.plan(question())
-    assert plain["bounded"] is None
-    assert plain["draws"] == []
-    assert ask(session, avoid=[]) == ask(session, avoid=[], bound=None) == plain
+    unbounded = session.plan(question())
+    assert unbounded["bounded"] is None
+    assert unbounded["draws"] == []
+    assert ask(session, avoid=[]) == ask(session, avoid=[], bound=None) == unbounded
     assert ask(session)["likely"] is None
 
 
@@ -122,14 +122,14 @@ def test_costs_and_marks_of_one_state(session: Session, run: Run) -> None:
     weights = [[5, -1.0], [6, 1.0], [10, 1.0]]
     reward = np.zeros((8, 16, 4))
     reward[:, 5], reward[:, [6, 10]] = -1 / 8, 1 / 8
-    plan = within(run, reward, scale="rescale")
+    plan = plan_within(run, reward, scale="rescale")
     answer = ask(session, weights=weights, when="along")
     assert answer["value"] == pytest.approx(plan.value, abs=1e-14)
     assert (answer["gap"], answer["value_low"]) == (plan.gap, plan.value_low)
 
 
 @pytest.mark.parametrize(
-    ("marks", "most", "status"),
+    ("marks", "bound", "status"),
     [
         (list(range(16)), 0.5, "infeasible"),
         ([0], 0.99, "infeasible"),
@@ -140,9 +140,9 @@ def test_costs_and_marks_of_one_state(session: Session, run: Run) -> None:
     ],
 )
 def test_marks_of_every_state_of_the_start_and_of_the_goal(
-    session: Session, run: Run, marks: list[int], most: float, status: str | None
+    session: Session, run: Run, marks: list[int], bound: float, status: str | None
 ) -> None:
-    answer, plan = ask(session, avoid=marks, bound=most), within(run, painted("end"), marks, most)
+    answer, plan = ask(session, avoid=marks, bound=bound), plan_within(run, painted("end"), marks, bound)
     assert answer["bounded"]["status"] == plan.status
     assert status in (None, plan.status)
     assert answer["bounded"]["forecast"] == plan.certificate.forecast
@@ -154,15 +154,19 @@ def test_marks_of_every_state_of_the_start_and_of_the_goal(
 
 def test_other_runs() -> None:
     """Logs, tables, a drawn start and refuted classes."""
-    seen = Session(logged()).plan({"weights": [[3, 1.0]], "when": "end", "avoid": [1], "bound": 0.5})
-    assert seen["bounded"]["true_risk"] is None
+    logged_answer = Session(logged()).plan({"weights": [[3, 1.0]], "when": "end", "avoid": [1], "bound": 0.5})
+    assert logged_answer["bounded"]["true_risk"] is None
     unknown = table()
-    found = Session(unknown).plan({"weights": [[14, 1.0]], "when": "end", "avoid": [5, 7], "bound": 0.4})
-    plan = within(unknown, hf.goal(unknown.problem, 14), [5, 7], 0.4)
-    assert (found["bounded"]["status"], found["gap"]) == (plan.status, plan.gap)
-    start = Session(drawn((1, 8))).plan({"weights": [[14, 1.0]], "when": "end", "avoid": [8], "bound": 0.9})
+    table_answer = Session(unknown).plan(
+        {"weights": [[14, 1.0]], "when": "end", "avoid": [5, 7], "bound": 0.4}
+    )
+    plan = plan_within(unknown, hf.goal(unknown.problem, 14), [5, 7], 0.4)
+    assert (table_answer["bounded"]["status"], table_answer["gap"]) == (plan.status, plan.gap)
+    start = Session(run_with_starts((1, 8))).plan(
+        {"weights": [[14, 1.0]], "when": "end", "avoid": [8], "bound": 0.9}
+    )
     assert start["bounded"]["risk"] >= 0.5
-    wrong = Session(rejected()).plan({"weights": [[3, 1.0]], "when": "end", "avoid": [1], "bound": 0.4})
+    wrong = Session(rejected_run()).plan({"weights": [[3, 1.0]], "when": "end", "avoid": [1], "bound": 0.4})
     assert wrong["is_rejected"]
     assert wrong["bounded"]["status"] == "undecided"
 
@@ -188,17 +192,17 @@ QUESTIONS = [
 
 def test_a_bound_that_makes_no_sense_is_refused_with_the_reason(run: Run, subtests: pytest.Subtests) -> None:
     client = Client(run)
-    for changes, why in QUESTIONS:
+    for changes, reason in QUESTIONS:
         with subtests.test(str(changes)):
-            asked = question(avoid=MARKS, bound=BOUND) | changes
-            response = client.post("/api/plan", json=asked)
+            request = question(avoid=MARKS, bound=BOUND) | changes
+            response = client.post("/api/plan", json=request)
             assert response.status_code == 422
-            assert why in response.json()["error"]
+            assert reason in response.json()["error"]
 
 
 def test_runs_that_have_no_such_plans_say_why(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Session(run).problem()["bound_refusal"] is None
-    assert Session(rejected()).problem()["bound_refusal"] is None
+    assert Session(rejected_run()).problem()["bound_refusal"] is None
     phi = np.random.default_rng(0).dirichlet(np.ones(2), (4, 2))
     linear = hf.LinearMDP.from_features(phi, horizon=4, mu=np.full((2, 4), 0.25))
 
@@ -213,20 +217,20 @@ def test_runs_that_have_no_such_plans_say_why(run: Run, monkeypatch: pytest.Monk
             hf.make("zoned-grid", size=2, zones=1, horizon=1), episodes=2, progress=False
         ),
     }
-    for words, some in runs.items():
-        there = Session(some)
-        told = there.problem()["bound_refusal"]
-        assert told.startswith("Not for this run: ")
-        assert words in told
-        with pytest.raises(OptionError) as failed:
-            there.plan({"weights": [[3, 1.0]], "when": "end", "avoid": [1], "bound": 0.1})
-        assert str(failed.value) == told
+    for message, refused_run in runs.items():
+        other_session = Session(refused_run)
+        refusal = other_session.problem()["bound_refusal"]
+        assert refusal.startswith("Not for this run: ")
+        assert message in refusal
+        with pytest.raises(OptionError) as error:
+            other_session.plan({"weights": [[3, 1.0]], "when": "end", "avoid": [1], "bound": 0.1})
+        assert str(error.value) == refusal
     monkeypatch.setattr(bounded, "MAX_TRANSITIONS", 1000)
     large = Client(run)
-    why = large.get("/api/problem").json()["bound_refusal"]
-    assert why.startswith(
+    reason = large.get("/api/problem").json()["bound_refusal"]
+    assert reason.startswith(
         "A plan within a bound takes minutes for 8 steps, 16 states and 4 actions; at the shell: "
     )
     response = large.post("/api/plan", json=question(avoid=MARKS, bound=BOUND))
-    assert (response.status_code, response.json()["error"]) == (422, why)
+    assert (response.status_code, response.json()["error"]) == (422, reason)
     assert large.post("/api/plan", json=question()).status_code == 200

@@ -44,9 +44,9 @@ def test_linear_algebra(part, size):
         "eigvalsh": (np.outer(b, b), a),
     }.items():
         options = {"lower": True} if name == "solve_triangular" else {}
-        found = getattr(part.linalg, name)(*arguments, **options)
+        actual = getattr(part.linalg, name)(*arguments, **options)
         np.testing.assert_allclose(
-            found, getattr(scipy.linalg, name)(*arguments, **options), rtol=1e-9, atol=1e-12
+            actual, getattr(scipy.linalg, name)(*arguments, **options), rtol=1e-9, atol=1e-12
         )
     solution = part.linalg.cho_solve(part.linalg.cho_factor(a), b)
     np.testing.assert_allclose(solution, scipy.linalg.cho_solve(scipy.linalg.cho_factor(a), b), rtol=1e-9)
@@ -72,8 +72,8 @@ def test_distances(part, edges, limit):
     other = part.sparse.coo_array((np.ones(edges), ends), (nodes, nodes)).tocsr()
     other.data[:] = 1.0
     expected = scipy.sparse.csgraph.dijkstra(graph, indices=indices, unweighted=True, limit=limit)
-    found = part.sparse.csgraph.dijkstra(other, indices=indices, unweighted=True, limit=limit)
-    np.testing.assert_array_equal(found, expected)
+    actual = part.sparse.csgraph.dijkstra(other, indices=indices, unweighted=True, limit=limit)
+    np.testing.assert_array_equal(actual, expected)
 
 
 def test_sparse_matrices(part):

@@ -3,7 +3,7 @@
 import pytest
 
 import horizonfree as hf
-from tests.report.worlds import table
+from tests.report.example_runs import table
 
 from .client import Client
 
@@ -11,8 +11,8 @@ from .client import Client
 def test_it_answers() -> None:
     run = table()
     client = Client(run)
-    told = client.get("/api/problem").json()
-    assert (told["start"], len(told["cells"])) == (0, 16)
+    description = client.get("/api/problem").json()
+    assert (description["start"], len(description["cells"])) == (0, 16)
     answer = client.post("/api/plan", json={"weights": [[14, 1.0]], "when": "end"}).json()
     plan = run.plan(hf.goal(run.problem, 14))
     assert answer["gap"] == plan.gap < 1

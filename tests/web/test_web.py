@@ -59,8 +59,8 @@ def test_a_plan_is_the_one_of_the_run(client: Client, run: Run, when: str) -> No
     assert answer["loss"] == pytest.approx(max(0, hf.true_gap(run.problem, reward, plan.policy)))
     V = evaluate(plan.kernel, reward, plan.policy)
     np.testing.assert_allclose(answer["values"], V[2], atol=1e-6)
-    spent = visits(plan.kernel, plan.policy, run.problem.start).sum(axis=(0, 2)) / 8
-    np.testing.assert_allclose(answer["occupancy"], spent, atol=1e-6)
+    time_share = visits(plan.kernel, plan.policy, run.problem.start).sum(axis=(0, 2)) / 8
+    np.testing.assert_allclose(answer["occupancy"], time_share, atol=1e-6)
 
 
 def test_at_least_once_is_the_plan_of_reach(client: Client, run: Run) -> None:
@@ -76,12 +76,12 @@ def test_at_least_once_is_the_plan_of_reach(client: Client, run: Run) -> None:
     assert 0 <= answer["loss"] <= plan.gap
     last = client.post("/api/plan", json=question(when="reach", step=7)).json()
     assert len(last["policy"]) == 16
-    for wrong, words in {
+    for wrong, message in {
         "costs": {"weights": [[3, -1.0]]},
         "nothing painted": {"weights": []},
         "misspecification": {"misspecification": 4},
     }.items():
-        response = client.post("/api/plan", json=question(when="reach", **words))
+        response = client.post("/api/plan", json=question(when="reach", **message))
         assert response.status_code == 422, wrong
         assert "at least once" in response.text
     assert client.post("/api/reward.npy", json=question(when="reach")).status_code == 422
@@ -89,8 +89,8 @@ def test_at_least_once_is_the_plan_of_reach(client: Client, run: Run) -> None:
 
 def simulated(run: Run, policy: np.ndarray, seed: int) -> set[int]:
     """The states of an episode of the truth."""
-    seen = hf.simulate(run.problem, np.vstack([policy, policy[-1:]]), episodes=1, seed=seed)
-    return set(seen.s[0, :-1].tolist())
+    episodes = hf.simulate(run.problem, np.vstack([policy, policy[-1:]]), episodes=1, seed=seed)
+    return set(episodes.s[0, :-1].tolist())
 
 
 def test_a_plan_within_an_misspecification_is_that_of_the_run(client: Client, run: Run) -> None:
@@ -103,8 +103,8 @@ def test_a_plan_within_an_misspecification_is_that_of_the_run(client: Client, ru
     assert answer["misspecification"] == misspecifications[4]
     assert answer["every"]["eps"] == run.certificate(misspecification=misspecifications[4]).eps
     assert answer["gap"] > client.post("/api/plan", json=question()).json()["gap"]
-    refused = client.post("/api/plan", json=question(misspecification=len(misspecifications)))
-    assert refused.status_code == 422
+    response = client.post("/api/plan", json=question(misspecification=len(misspecifications)))
+    assert response.status_code == 422
 
 
 def test_an_episode_follows_the_plan_from_the_state_asked_for(client: Client, run: Run) -> None:
@@ -120,10 +120,10 @@ def test_an_episode_follows_the_plan_from_the_state_asked_for(client: Client, ru
     assert answer == client.post("/api/plan", json=question(start=5)).json()
 
 
-def test_logged_episodes_show_no_truth_and_play_in_the_estimated_world(run: Run) -> None:
-    seen = hf.simulate(run.problem, np.ones((8, 16), int), episodes=30)
-    blind = hf.from_episodes(run.problem, seen)
-    answer = Client(blind).post("/api/plan", json=question()).json()
+def test_logged_episodes_show_no_truth_and_play_in_the_estimated_system(run: Run) -> None:
+    episodes = hf.simulate(run.problem, np.ones((8, 16), int), episodes=30)
+    logged_run = hf.from_episodes(run.problem, episodes)
+    answer = Client(logged_run).post("/api/plan", json=question()).json()
     assert answer["loss"] is None
     assert len(answer["episode"]) == 9
 
@@ -156,8 +156,8 @@ def test_the_value_has_an_interval_from_the_start_that_the_proof_is_about(client
     answer = client.post("/api/plan", json=question()).json()
     assert (answer["value_low"], answer["value_high"]) == (plan.value_low, plan.value_high)
     assert answer["value_low"] < answer["value"] < answer["value_high"]
-    elsewhere = client.post("/api/plan", json=question(start=5)).json()
-    assert (elsewhere["value_low"], elsewhere["value_high"]) == (None, None)
+    other_answer = client.post("/api/plan", json=question(start=5)).json()
+    assert (other_answer["value_low"], other_answer["value_high"]) == (None, None)
 
 
 def test_what_is_likely_is_that_of_the_run(client: Client, run: Run) -> None:
@@ -181,29 +181,29 @@ def test_what_is_proved_of_all_paintings_is_computed_once(run: Run, monkeypatch:
 
 
 def test_the_page_is_told_where_the_episodes_are_from(run: Run) -> None:
-    def told(some: Run) -> tuple[Any, ...]:
-        found = Session(some).problem()
-        return found["is_logged"], found["explorer"], found["uses_reward"]
+    def source_of(run_shown: Run) -> tuple[Any, ...]:
+        description = Session(run_shown).problem()
+        return description["is_logged"], description["explorer"], description["uses_reward"]
 
-    assert told(run) == (False, "optimal-design", False)
+    assert source_of(run) == (False, "optimal-design", False)
     guided = make_explorer("ucrl-vtr", budget=70, reward=hf.goal(run.problem, 3))
-    assert told(replace(run, explorer_spec=ExplorerSpec.of(guided))) == (
+    assert source_of(replace(run, explorer_spec=ExplorerSpec.of(guided))) == (
         False,
         "ucrl-vtr (reconstruction)",
         True,
     )
     assert (
-        told(replace(run, explorer_spec=ExplorerSpec.of(make_explorer("chen2022"))))[1]
+        source_of(replace(run, explorer_spec=ExplorerSpec.of(make_explorer("chen2022"))))[1]
         == "chen2022 (reconstruction)"
     )
-    seen = hf.simulate(run.problem, np.ones((8, 16), int), episodes=3)
-    assert told(hf.from_episodes(run.problem, seen))[0]
+    episodes = hf.simulate(run.problem, np.ones((8, 16), int), episodes=3)
+    assert source_of(hf.from_episodes(run.problem, episodes))[0]
 
 
 def test_problems_without_cells_and_with_walls_are_described() -> None:
-    plain = drawing(hf.make("random-mixture"))
-    assert plain["cells"] is None
-    assert plain["actions"] == ["0", "1", "2", "3"]
+    drawing_without_cells = drawing(hf.make("random-mixture"))
+    assert drawing_without_cells["cells"] is None
+    assert drawing_without_cells["actions"] == ["0", "1", "2", "3"]
     rooms = drawing(hf.make("rooms", columns=2, rows=1, room_size=2, horizon=4))
     assert sorted(rooms["cells"]) == [[0, 0], [0, 1], [1, 0], [1, 1], [2, 1], [3, 0], [3, 1], [4, 0], [4, 1]]
 
@@ -253,11 +253,11 @@ QUESTIONS = [
 def test_a_question_that_makes_no_sense_is_refused_with_the_reason(
     client: Client, subtests: pytest.Subtests
 ) -> None:
-    for changes, why in QUESTIONS:
+    for changes, reason in QUESTIONS:
         with subtests.test(str(changes)):
             response = client.post("/api/plan", json=question(**changes))
             assert response.status_code == 422
-            assert why in response.json()["error"]
+            assert reason in response.json()["error"]
 
 
 def test_what_is_wrong_is_repeated_in_brief(client: Client, subtests: pytest.Subtests) -> None:
@@ -326,8 +326,8 @@ def test_this_machine_is_answered(client: Client, subtests: pytest.Subtests) -> 
     for host in ["127.0.0.1:8000", "localhost:8000", "[::1]:8000", "LOCALHOST", "127.0.0.1"]:
         with subtests.test(host):
             assert client.get("/", headers={"Host": host}).status_code == 200
-            own = {"Host": host, "Origin": f"http://{host}"}
-            assert client.post("/api/plan", json=question(), headers=own).status_code == 200
+            own_headers = {"Host": host, "Origin": f"http://{host}"}
+            assert client.post("/api/plan", json=question(), headers=own_headers).status_code == 200
 
 
 def test_another_origin_is_refused(client: Client, subtests: pytest.Subtests) -> None:
@@ -352,12 +352,12 @@ def test_unknown_pages_and_methods_are_refused_in_json(client: Client) -> None:
 
 
 def test_a_failure_inside_is_an_error_without_its_details(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: Any, **__: Any) -> None:
+    def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("/secret/path")
 
-    monkeypatch.setattr(Session, "answer", broken)
-    careless = Client(run)
-    response = careless.post("/api/plan", json=question())
+    monkeypatch.setattr(Session, "answer", fail)
+    client = Client(run)
+    response = client.post("/api/plan", json=question())
     assert response.status_code == 500
     assert "secret" not in response.text
 
@@ -393,8 +393,8 @@ def test_only_this_machine_is_served(run: Run, host: str) -> None:
 
 
 def test_a_port_in_use_is_named(run: Run) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
         with pytest.raises(OptionError, match=f"port {port} cannot be used"):
             web.serve(run, port=port)
     with pytest.raises(OptionError, match="port is 99999"):

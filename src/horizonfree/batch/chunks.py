@@ -115,13 +115,13 @@ def _check_file_size(path: Path, max_bytes: int) -> None:
 
 def _check_arrays(path: Path, arrays: Arrays, specs: ArraySpecs) -> None:
     for name in sorted({*arrays, *specs}):
-        found, expected = (
+        actual, expected = (
             "nothing" if x is None else f"{x.dtype}{list(x.shape)}"
             for x in (arrays.get(name), specs.get(name))
         )
-        if found != expected:
+        if actual != expected:
             raise RunError(
-                f"{path}: {name} is {found}, but this batch has {expected} there; remove the file, and its members "
+                f"{path}: {name} is {actual}, but this batch has {expected} there; remove the file, and its members "
                 "are explored again"
             )
 
@@ -143,13 +143,15 @@ def open_store(
         if not (path / SETTINGS).exists():
             files.write_json(path / SETTINGS, {**settings, "size": size})
         _check_file_size(path / SETTINGS, MAX_SETTINGS_BYTES + 4 * len(json.dumps(settings, indent=1)))
-        stored, batch_id = files.read_json(path / SETTINGS)
-        size = stored.pop("size", None)
-        changed = sorted(name for name in {*stored, *settings} if stored.get(name) != settings.get(name))
-        if changed:
+        stored_settings, batch_id = files.read_json(path / SETTINGS)
+        size = stored_settings.pop("size", None)
+        differing = sorted(
+            name for name in {*stored_settings, *settings} if stored_settings.get(name) != settings.get(name)
+        )
+        if differing:
             raise RunError(
-                f"{path} is a batch with other {', '.join(changed)}; repeat the call that started it, or choose "
-                f"another folder ({SETTINGS} has {changed[0]} = {short_repr(stored.get(changed[0]))})"
+                f"{path} is a batch with other {', '.join(differing)}; repeat the call that started it, or choose "
+                f"another folder ({SETTINGS} has {differing[0]} = {short_repr(stored_settings.get(differing[0]))})"
             )
         meaning = f"the number of members of a chunk, an integer from 1 to {members}"
         yield FolderStore(

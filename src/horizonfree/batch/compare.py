@@ -188,13 +188,13 @@ class _Prepared:
 
     def rows(self, label: str, show: Callable[[int], None]) -> list[Row]:
         """Explore, and make a row for each seed and checkpoint."""
-        began = time.perf_counter()
+        start = time.perf_counter()
         batch = run_job(self.job, show)
-        seconds = time.perf_counter() - began
+        seconds = time.perf_counter() - start
         marks = display_marks(self.entry.algorithm, self.entry.options, self.view)
-        about = {"explorer": label, "algorithm": self.entry.algorithm, "marks": marks}
+        labels = {"explorer": label, "algorithm": self.entry.algorithm, "marks": marks}
         return [
-            {**about, "seed": seed, "episodes": int(k)}
+            {**labels, "seed": seed, "episodes": int(k)}
             | {curve: float(batch.curves[curve][i, c]) for curve in CURVES}
             | {"seconds": seconds}
             for i, seed in enumerate(batch.members.seeds)
@@ -206,9 +206,9 @@ def _prepare(problem: Problem, entry: Entry, settings: Mapping[str, Any], reward
     learns = (
         type(entry.explorer) if entry.explorer is not None else find_entry(entry.algorithm).explorer_type
     ).learns
-    seen, view = view_of(problem, learns, entry.seen_as)
+    view_problem, view = view_of(problem, learns, entry.seen_as)
     job = prepare(
-        seen,
+        view_problem,
         entry.algorithm if entry.explorer is None else entry.explorer,
         curves=CURVES,
         reward=reward if entry.uses_reward else None,
@@ -278,14 +278,14 @@ def _in_processes(
         ProcessPoolExecutor(number, mp_context=context, initializer=_set_queue, initargs=(queue,)) as pool,
         comparison_meter(totals, seeds, progress, number) as show,
     ):
-        running: dict[Future[list[Row]], str] = {pool.submit(_run_task, task): x for x, task in tasks.items()}
+        futures: dict[Future[list[Row]], str] = {pool.submit(_run_task, task): x for x, task in tasks.items()}
         try:
-            while running:
-                done, _ = wait(running, POLL_SECONDS, "FIRST_COMPLETED")
+            while futures:
+                done, _ = wait(futures, POLL_SECONDS, "FIRST_COMPLETED")
                 for label, episodes in _drain(queue):
                     show(label, episodes)
                 for future in done:
-                    label = running.pop(future)
+                    label = futures.pop(future)
                     show(label, totals[label])
                     error = future.exception()
                     yield label, future.result() if error is None else f"{type(error).__name__}: {error}"
@@ -322,10 +322,10 @@ def _last_state(problem: Problem) -> Any:
 
 def _seeds_text(seeds: Any) -> str:
     """Which seeds, for progress; they are checked."""
-    listed = list(seeds) if np.iterable(seeds) else list(range(int(seeds)))
-    if len(listed) == 1:
-        return f"seed {listed[0]}"
-    return f"seeds {listed[0]} to {listed[-1]}" if listed else "no seeds"
+    seed_list = list(seeds) if np.iterable(seeds) else list(range(int(seeds)))
+    if len(seed_list) == 1:
+        return f"seed {seed_list[0]}"
+    return f"seeds {seed_list[0]} to {seed_list[-1]}" if seed_list else "no seeds"
 
 
 def parse_entries(explorers: Any) -> dict[str, Entry]:

@@ -74,7 +74,10 @@ class CertifiedCurves:
         return {name: np.array(column) for name, column in zip(self.curves, zip(*rows))}
 
     def _of_some(self, indices: Sequence[int], evidence: Sequence[Evidence]) -> list[list[float]]:
-        return [self.of_member(index, own) for index, own in zip(indices, evidence, strict=True)]
+        return [
+            self.of_member(index, member_evidence)
+            for index, member_evidence in zip(indices, evidence, strict=True)
+        ]
 
 
 @contextmanager
@@ -138,9 +141,9 @@ def build_evaluation(
         table = rewards.suite(space)
     else:
         is_list = np.iterable(reward_list) and not isinstance(reward_list, str)
-        listed = tuple(reward_list) if is_list else ()
-        require(bool(listed), "rewards", reward_list, "a list of at least one reward")
-        table = np.stack([rewards.resolve(problems[0], x).table for x in listed])
+        reward_tuple = tuple(reward_list) if is_list else ()
+        require(bool(reward_tuple), "rewards", reward_list, "a list of at least one reward")
+        table = np.stack([rewards.resolve(problems[0], x).table for x in reward_tuple])
     best = tuple(x.space.at_start(optimal(x.kernel(), table).V[:, 0]) for x in problems)
     return Evaluation(names, table, best, delta)
 

@@ -218,15 +218,15 @@ def prepare(
     stopping.check_countable(episodes, problems[0].horizon)
     arguments = {"budget": budget or episodes, "delta": delta, "reward": reward}
     choice = problems[0].model.explorer if explorer is None else explorer
-    built = build_explorer(choice, problems[0], options, arguments)
-    check_reward_matters(built, reward)
-    members = build_members(problems, resolve_explorers(built, over), seeds)
+    instance = build_explorer(choice, problems[0], options, arguments)
+    check_reward_matters(instance, reward)
+    members = build_members(problems, resolve_explorers(instance, over), seeds)
     points = _check_checkpoints(
         default_checkpoints(episodes) if checkpoints is None else checkpoints, episodes
     )
     evaluation = build_evaluation(members, points, curves, rewards, delta)
     bets = ladder(budget, problems[0].model.burn_in)
-    return Job(members, episodes, bets, points, evaluation, is_wide(built), chunk_memory(memory), measure)
+    return Job(members, episodes, bets, points, evaluation, is_wide(instance), chunk_memory(memory), measure)
 
 
 def run_job(

@@ -132,12 +132,12 @@ class Job:
         """
         own, progress = self.first_member
         bytes_per_member = _num_bytes(own) + 3 * _num_bytes(progress) + 64 * min(self.episodes, MAX_BLOCK)
-        N, most = len(self.members), MAX_MEMBERS[self.is_wide]
-        if self.is_wide and min(N, most) > WORKSPACE_SAMPLE:
+        N, max_members = len(self.members), MAX_MEMBERS[self.is_wide]
+        if self.is_wide and min(N, max_members) > WORKSPACE_SAMPLE:
             bytes_per_member += self.workspace_bytes()
         if self.memory < bytes_per_member:
             raise OptionError(f"memory is {self.memory}; one member takes about {bytes_per_member} bytes")
-        chunks = -(-N // min(N, most, self.memory // bytes_per_member))
+        chunks = -(-N // min(N, max_members, self.memory // bytes_per_member))
         return -(-N // chunks)
 
     def workspace_bytes(self) -> int:
@@ -169,10 +169,10 @@ class Job:
         records, curves, k, sizer = [], [], 0, BlockSizer()
         for checkpoint in dict.fromkeys([*self.checkpoints.tolist(), K]):
             while k < checkpoint:  # in blocks of about equal time
-                began, count = time.perf_counter(), min(sizer.count, checkpoint - k)
+                start, count = time.perf_counter(), min(sizer.count, checkpoint - k)
                 progress, numbers = self._simulate(indices, shared, own, progress, count)
                 records.append({name: np.asarray(x)[:N, :count] for name, x in numbers.items()})
-                sizer.update(count, time.perf_counter() - began)
+                sizer.update(count, time.perf_counter() - start)
                 k += count
                 show(first * K + N * k)
             if k in self.checkpoints:
@@ -276,15 +276,15 @@ def member_run(
 ) -> Run:
     """A member as an ordinary run, from row i of progress and records."""
     member = members[index]
-    own = jax.tree.map(lambda x: np.asarray(x[i]), progress)
+    member_progress = jax.tree.map(lambda x: np.asarray(x[i]), progress)
     return Run(
         members.problems[member.problem],
         ExplorerSpec.of(members.explorers[member.explorer]),
         member.seed,
-        own.evidence,
-        own.state,
+        member_progress.evidence,
+        member_progress.state,
         {name: x[i] for name, x in records.items()},
-        until=StopRule(0, int(own.episode), delta=delta),
+        until=StopRule(0, int(member_progress.episode), delta=delta),
     )
 
 

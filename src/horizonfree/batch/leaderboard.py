@@ -89,30 +89,33 @@ def measure(
     """
     check_count(episodes, "episodes")
     check_count(seeds, "seeds")
-    chosen = problem_names() if problems is None else list(problems)
-    for name in chosen:
+    names = problem_names() if problems is None else list(problems)
+    for name in names:
         check_known(name, problem_names(), "problem of the leaderboard")
     learnt = {name: find_entry(name).explorer_type.learns for name in explorers}
     result = {**board, "problems": dict(board["problems"]), "entries": list(board["entries"])}
-    for name in chosen:
+    for name in names:
         problem = make_problem(name)
         for explorer in explorers:
             if not isinstance(problem.model, learnt[explorer]):
                 continue
-            about = describe(explorer, name, episodes, seeds)
+            description = describe(explorer, name, episodes, seeds)
             if any(
-                about.items() <= {**entry, "commit": about["commit"]}.items() for entry in result["entries"]
+                description.items() <= {**entry, "commit": description["commit"]}.items()
+                for entry in result["entries"]
             ):
                 continue
             try:
-                found = about | _numbers(problem, explorer, episodes, seeds)
+                measured_entry = description | _numbers(problem, explorer, episodes, seeds)
             except OptionError as error:  # it needs more episodes, for instance
-                found = about | {"refusal": str(error), **dict.fromkeys(MEASURES)}
+                measured_entry = description | {"refusal": str(error), **dict.fromkeys(MEASURES)}
             result["problems"][name] = _sizes(problem)
-            others = [
-                x for x in result["entries"] if (x["explorer"], x["problem"]) != (found["explorer"], name)
+            other_entries = [
+                x
+                for x in result["entries"]
+                if (x["explorer"], x["problem"]) != (measured_entry["explorer"], name)
             ]
-            result["entries"] = sorted([*others, found], key=_rank)
+            result["entries"] = sorted([*other_entries, measured_entry], key=_rank)
             yield result
 
 
@@ -145,8 +148,8 @@ def describe(explorer: str, problem: str, episodes: int, seeds: int) -> dict[str
 def paper(explorer: str) -> str:
     """The field "Paper" of the module of an algorithm; empty if there is none."""
     text = sys.modules[find_entry(explorer).explorer_type.__module__].__doc__ or ""
-    _, found, rest = text.partition("Paper:")
-    return " ".join(rest.partition("\nAlgorithm:")[0].split()) if found else ""
+    _, separator, tail = text.partition("Paper:")
+    return " ".join(tail.partition("\nAlgorithm:")[0].split()) if separator else ""
 
 
 def commit() -> str | None:
@@ -168,7 +171,7 @@ def commit() -> str | None:
 
 def _numbers(problem: Problem, explorer: str, episodes: int, seeds: int) -> dict[str, Any]:
     """Smallest, median and largest over the seeds of certificate and true suboptimality, and the time."""
-    began = time.process_time()
+    start = time.process_time()
     needs_reward = "reward" in find_entry(explorer).options
     batch = explore_many(
         problem,
@@ -185,7 +188,7 @@ def _numbers(problem: Problem, explorer: str, episodes: int, seeds: int) -> dict
     numbers = {
         curve: [float(f"{x:.4g}") for x in (v.min(), np.median(v), v.max())] for curve, v in values.items()
     }
-    return numbers | {"cpu_seconds": round(time.process_time() - began, 1)}
+    return numbers | {"cpu_seconds": round(time.process_time() - start, 1)}
 
 
 def _sizes(problem: Problem) -> dict[str, Any]:

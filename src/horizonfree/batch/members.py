@@ -53,14 +53,16 @@ class Members:
 def build_members(problems: tuple[Problem, ...], explorers: tuple[Explorer, ...], seeds: Any) -> Members:
     """The members; every problem must have a truth and the shape of the first. seeds: a number or a list."""
     meaning = f"how many, from 1 to {MAX_SEEDS}, or a list of seeds"
-    chosen = tuple(seeds if np.iterable(seeds) else range(check_int(seeds, "seeds", 1, MAX_SEEDS, meaning)))
-    for seed in chosen:
+    seed_tuple = tuple(
+        seeds if np.iterable(seeds) else range(check_int(seeds, "seeds", 1, MAX_SEEDS, meaning))
+    )
+    for seed in seed_tuple:
         check_seed(seed)
-    require(chosen, "seeds", seeds, meaning)
+    require(seed_tuple, "seeds", seeds, meaning)
     for i, problem in enumerate(problems):
         problem.kernel()  # raises for a problem without truth
         _check_same_shape(problem.model, problems[0].model, i)
-    return Members(problems, explorers, tuple(int(seed) for seed in chosen))
+    return Members(problems, explorers, tuple(int(seed) for seed in seed_tuple))
 
 
 def resolve_problems(problem: Problem | Sequence[Problem], truths: Any) -> tuple[Problem, ...]:
@@ -94,14 +96,16 @@ def resolve_explorers(explorer: Explorer, over: Any) -> tuple[Explorer, ...]:
     is_one = isinstance(over, Mapping) and len(over) == 1
     require(is_one, "over", over, "a dictionary of one number of the explorer, as in {'scale': [0.1, 1.0]}")
     ((name, values),) = over.items()
-    known = [x.name for x in dataclasses.fields(explorer) if isinstance(getattr(explorer, x.name), float)]
-    if name not in known:
+    float_names = [
+        x.name for x in dataclasses.fields(explorer) if isinstance(getattr(explorer, x.name), float)
+    ]
+    if name not in float_names:
         raise OptionError(
-            f"over names {name!r}; the numbers of this explorer are {', '.join(known) or 'none'}"
+            f"over names {name!r}; the numbers of this explorer are {', '.join(float_names) or 'none'}"
         )
-    chosen = check_floats(values, f"over[{name!r}]")
-    require(chosen.ndim == 1 and chosen.size, f"over[{name!r}]", values, "a list of at least one value")
-    return tuple(dataclasses.replace(explorer, **{name: float(value)}) for value in chosen)
+    numbers = check_floats(values, f"over[{name!r}]")
+    require(numbers.ndim == 1 and numbers.size, f"over[{name!r}]", values, "a list of at least one value")
+    return tuple(dataclasses.replace(explorer, **{name: float(value)}) for value in numbers)
 
 
 def _check_same_shape(model: Model, first: Model, i: int) -> None:
@@ -117,10 +121,10 @@ def _check_same_shape(model: Model, first: Model, i: int) -> None:
         is_close = isinstance(x, float) and isinstance(y, float) and abs(x - y) <= RELATIVE_TOLERANCE * abs(y)
         if x != y and not is_close:
             raise ShapeError(f"problem {i} has {name} {x}, problem 0 has {y}; {advice}")
-    for (where, x), y in zip(jax.tree_util.tree_leaves_with_path(model), jax.tree.leaves(first)):
+    for (path, x), y in zip(jax.tree_util.tree_leaves_with_path(model), jax.tree.leaves(first)):
         if np.shape(x) != np.shape(y):
             raise ShapeError(
-                f"{path_name(where)} of problem {i} has shape {np.shape(x)}, of problem 0 {np.shape(y)}; {advice}"
+                f"{path_name(path)} of problem {i} has shape {np.shape(x)}, of problem 0 {np.shape(y)}; {advice}"
             )
 
 

@@ -124,21 +124,21 @@ def _simulate_async(
     last = first + count
     next_episode = jax.jit(jax.vmap(partial(_next_episode, shared)))  # traced once, for shapes and loop
 
-    def turn(now: _AsyncState) -> _AsyncState:
-        is_open = now.progress.episode < last
-        waits = is_open & ~now.has_chosen & now.progress.state.is_due
+    def turn(state: _AsyncState) -> _AsyncState:
+        is_open = state.progress.episode < last
+        waits = is_open & ~state.has_chosen & state.progress.state.is_due
         is_time = waits.sum() >= GROUP_SHARE * is_open.sum()
-        after: _AsyncState = jax.lax.cond(
+        following: _AsyncState = jax.lax.cond(
             is_time,
-            lambda: _choose_for_group(shared, own, now, waits, last),
-            lambda: _play(next_episode, own, now, is_open & ~waits, first, size),
+            lambda: _choose_for_group(shared, own, state, waits, last),
+            lambda: _play(next_episode, own, state, is_open & ~waits, first, size),
         )
-        return after
+        return following
 
     _, numbers = jax.eval_shape(next_episode, own, progress)
     records = jax.tree.map(lambda x: jnp.zeros((first.shape[0], size), x.dtype), numbers)
     start = _AsyncState(progress, jnp.zeros(first.shape[0], bool), records)
-    end = jax.lax.while_loop(lambda now: (now.progress.episode < last).any(), turn, start)
+    end = jax.lax.while_loop(lambda state: (state.progress.episode < last).any(), turn, start)
     return end.progress, end.records
 
 
@@ -157,24 +157,24 @@ def _next_episode(shared: Setup, own: Setup, progress: Progress) -> tuple[Progre
 
 
 def _choose_for_group(
-    shared: Setup, own: Setup, now: _AsyncState, waits: Bool[Array, " N"], last: Int[Array, " N"]
+    shared: Setup, own: Setup, current: _AsyncState, waits: Bool[Array, " N"], last: Int[Array, " N"]
 ) -> _AsyncState:
     """Choices for a group of waiting members, those with the fewest episodes first."""
     N = waits.shape[0]
-    order = jnp.argsort(jnp.where(waits, now.progress.episode, last.max()))
+    order = jnp.argsort(jnp.where(waits, current.progress.episode, last.max()))
     group = order[: max(1, round(GROUP_SHARE * N))]
     index = jnp.where(waits[group], group, N)  # N is out of bounds: dropped when written
-    inputs = jax.tree.map(lambda x: x[index], (own, now.progress))
-    chosen = jax.vmap(partial(_choose, shared))(*inputs)
-    state = jax.tree.map(lambda x, y: x.at[index].set(y, mode="drop"), now.progress.state, chosen)
-    progress = Progress(now.progress.episode, state, now.progress.evidence)
-    return _AsyncState(progress, now.has_chosen.at[index].set(True, mode="drop"), now.records)
+    inputs = jax.tree.map(lambda x: x[index], (own, current.progress))
+    choices = jax.vmap(partial(_choose, shared))(*inputs)
+    state = jax.tree.map(lambda x, y: x.at[index].set(y, mode="drop"), current.progress.state, choices)
+    progress = Progress(current.progress.episode, state, current.progress.evidence)
+    return _AsyncState(progress, current.has_chosen.at[index].set(True, mode="drop"), current.records)
 
 
 def _play(
     next_episode: Callable[[Setup, Progress], tuple[Progress, Records]],
     own: Setup,
-    now: _AsyncState,
+    current: _AsyncState,
     plays: Bool[Array, " N"],
     first: Int[Array, " N"],
     size: int,
@@ -184,11 +184,13 @@ def _play(
     def where_plays(new: Array, old: Array) -> Array:
         return jnp.where(plays.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
 
-    after, numbers = next_episode(own, now.progress)
-    column = jnp.where(plays, now.progress.episode - first, size)
+    following, numbers = next_episode(own, current.progress)
+    column = jnp.where(plays, current.progress.episode - first, size)
     rows = jnp.arange(plays.shape[0])
-    records = jax.tree.map(lambda x, y: x.at[rows, column].set(y, mode="drop"), now.records, numbers)
-    return _AsyncState(jax.tree.map(where_plays, after, now.progress), now.has_chosen & ~plays, records)
+    records = jax.tree.map(lambda x, y: x.at[rows, column].set(y, mode="drop"), current.records, numbers)
+    return _AsyncState(
+        jax.tree.map(where_plays, following, current.progress), current.has_chosen & ~plays, records
+    )
 
 
 def _over_members(function: Callable[..., Any], is_wide: bool) -> Callable[..., Any]:
@@ -210,7 +212,7 @@ def simulate_members(
     explorers: Sequence[PythonExplorer], shared: Setup, own: Setup, progress: Progress, count: int
 ) -> tuple[Progress, Records]:
     """`count` episodes of every member, and their records [N, count]."""
-    after, records = [], []
+    results, records = [], []
     for i, explorer in enumerate(explorers):
         x = _setup(shared, own, i)
 
@@ -222,13 +224,13 @@ def simulate_members(
         progress_i, numbers, error = simulate_several(one_more, _row(progress, i), count)
         if error is not None:
             raise error
-        after.append(progress_i)
+        results.append(progress_i)
         records.append(numbers)
     if any(numbers.keys() != records[0].keys() for numbers in records):
         raise OptionError(
             "members of a batch report different records; update must report the same names for all seeds"
         )
-    return _stack(after), _stack(records)
+    return _stack(results), _stack(records)
 
 
 def own_gaps_python(
@@ -241,9 +243,12 @@ def own_gaps_python(
     """The largest true suboptimality, over the rewards, of each explorer's own plans."""
     result = []
     for i, explorer in enumerate(explorers):
-        setup, now = _setup(shared, own, i), read_only(_row(progress, i))
+        setup, member_progress = _setup(shared, own, i), read_only(_row(progress, i))
         model, truth, best = read_only((setup.model, setup.truth, setup.best))
-        plans = [explorer.plan(model, own_state(now.state), now.evidence, r).policy for r in rewards]
+        plans = [
+            explorer.plan(model, own_state(member_progress.state), member_progress.evidence, r).policy
+            for r in rewards
+        ]
         V = evaluate(model.kernel(truth), rewards, np.stack([np.asarray(plan) for plan in plans]))[:, 0]
         result.append(float((best - model.space.at_start(V)).max()))
     return np.array(result)

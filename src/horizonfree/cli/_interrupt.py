@@ -25,14 +25,14 @@ def exit_on_interrupt() -> None:
 @contextmanager
 def raise_interrupts() -> Iterator[None]:
     """Inside, Ctrl-C is a KeyboardInterrupt, also during finalizers of JAX, which drop exceptions."""
-    before, hook = signal.getsignal(signal.SIGINT), sys.unraisablehook
+    old_handler, hook = signal.getsignal(signal.SIGINT), sys.unraisablehook
     _set_handler(signal.default_int_handler)
     sys.unraisablehook = _repeat
     try:
         yield
     finally:
         sys.unraisablehook = hook
-        _set_handler(before)
+        _set_handler(old_handler)
 
 
 def _set_handler(handler: Any) -> None:

@@ -134,10 +134,10 @@ def print_line(form: str, **parts: Any) -> None:
 def shell_path(path: Path) -> str:
     """A path relative to the working directory, quoted for a shell."""
     try:
-        here = Path.cwd()
+        folder = Path.cwd()
     except FileNotFoundError:  # the working directory was removed
         return shlex.quote(str(path))
-    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
+    return shlex.quote(str(path.relative_to(folder) if path.is_relative_to(folder) else path))
 
 
 def expand_user(path: str | Path) -> Path:
@@ -324,8 +324,8 @@ def worst_state(run: "Run", rewards: str, index: int) -> int:
 
     from horizonfree.mdp.space import occupied_states
 
-    occupied = occupied_states(run.problem.space)
-    return int(np.flatnonzero(occupied[-1] if rewards == "goals" else occupied.any(axis=0))[index])
+    is_occupied = occupied_states(run.problem.space)
+    return int(np.flatnonzero(is_occupied[-1] if rewards == "goals" else is_occupied.any(axis=0))[index])
 
 
 @dataclass(frozen=True)
@@ -389,14 +389,14 @@ def read_settings(path: Path) -> dict[str, Any]:
     hints = get_type_hints(Settings)
     for name, value in settings.items():
         if name not in hints:
-            near = get_close_matches(name, hints, n=1)
-            advice = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(hints)}"
+            suggestions = get_close_matches(name, hints, n=1)
+            advice = f"did you mean {suggestions[0]!r}?" if suggestions else f"choose from {', '.join(hints)}"
             raise OptionError(f"settings {path}: there is no setting {name!r}; {advice}")
         hint = hints[name]
         kinds = (get_origin(hint),) if get_origin(hint) in (dict, list) else get_args(hint) or (hint,)
         if type(value) not in kinds and not (type(value) is int and float in kinds):
-            wanted = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
-            raise OptionError(f"settings {path}: {name} is {value!r}; it must be of type {wanted}")
+            expected = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
+            raise OptionError(f"settings {path}: {name} is {value!r}; it must be of type {expected}")
         if isinstance(value, str) and "\0" in value:
             raise OptionError(
                 f"settings {path}: {name} is {value!r}; names must not contain a null character"
@@ -406,9 +406,9 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 def merge_settings(from_file: Mapping[str, Any], flags: Mapping[str, Any]) -> Settings:
     """Settings from a file; flags take precedence, and tables are merged."""
-    given = {name: value for name, value in flags.items() if value not in (None, [], {})}
-    tables: dict[str, Any] = {x: {**from_file.get(x, {}), **given.get(x, {})} for x in ("param", "opt")}
-    return Settings(**{**from_file, **given, **tables})
+    from_flags = {name: value for name, value in flags.items() if value not in (None, [], {})}
+    tables: dict[str, Any] = {x: {**from_file.get(x, {}), **from_flags.get(x, {})} for x in ("param", "opt")}
+    return Settings(**{**from_file, **from_flags, **tables})
 
 
 def parse_values(texts: Sequence[str], flag: str) -> dict[str, Any]:

@@ -324,9 +324,9 @@ def report(
             is_cost = cost is not None
             decision = decide(run, array, today, is_cost=is_cost, delta=delta, constraints=constraints)
         result = compute_facts(run, delta, constraints=constraints)
-        drawn = pictures(result)
-        write_page(result, page, drawn, decision)
-        files = [] if figures is None else write_pictures(drawn, figures)
+        svg_pictures = pictures(result)
+        write_page(result, page, svg_pictures, decision)
+        files = [] if figures is None else write_pictures(svg_pictures, figures)
     names = ("title", "value", "value_low", "value_high", "gap", "loss")
     value = {
         "report": str(page),

@@ -23,8 +23,12 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command with the name of the first argument."""
         if args[0] not in self.commands and not ctx.resilient_parsing:  # not for shell completion
-            near = get_close_matches(args[0], self.commands, n=1)
-            advice = f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(self.commands)}"
+            suggestions = get_close_matches(args[0], self.commands, n=1)
+            advice = (
+                f"did you mean {suggestions[0]!r}?"
+                if suggestions
+                else f"choose one of: {', '.join(self.commands)}"
+            )
             raise UnknownNameError(f"there is no command {args[0]!r}; {advice}")
         return super().resolve_command(ctx, args)
 
@@ -147,11 +151,11 @@ def _check_text(arguments: list[str]) -> None:
 def _usage_message(error: Any) -> str:
     """The message of a Typer error, with the usage if it is missing there."""
     message: str = error.format_message().removesuffix(".")
-    near = get_close_matches(
+    suggestions = get_close_matches(
         getattr(error, "option_name", ""), getattr(error, "possibilities", None) or [], n=1
     )
-    if near:
-        message = f"there is no option {error.option_name} (did you mean {near[0]}?)"
+    if suggestions:
+        message = f"there is no option {error.option_name} (did you mean {suggestions[0]}?)"
     if not message:
         return "give a command; the help above lists them"
     if getattr(error, "ctx", None) is None or (isinstance(error, typer.BadParameter) and error.message):

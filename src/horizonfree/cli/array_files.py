@@ -178,28 +178,28 @@ def _table(rows: list[list[str]], problem: Problem, where: str) -> np.ndarray:
 
 def _tidy_reward(rows: list[list[str]], head: list[str], problem: Problem, where: str) -> np.ndarray:
     """Numbers [S, A] or [H, S, A] of rows (step, state, action, number)."""
-    others = [i for i, name in enumerate(head) if name not in ("step", "state", "action")]
-    if len(others) != 1 or len(set(head)) != len(head):
+    value_columns = [i for i, name in enumerate(head) if name not in ("step", "state", "action")]
+    if len(value_columns) != 1 or len(set(head)) != len(head):
         raise OptionError(
             f"{where} has columns {', '.join(head)}; it needs state, action and one of numbers, and may have step"
         )
     H, S, A = problem.space.sizes
     has_steps = "step" in head
     steps = _steps([row[head.index("step")] for row in rows], H, where) if has_steps else [0] * len(rows)
-    found = np.zeros((H if has_steps else 1, S, A))
-    counts = np.zeros(found.shape, int)
+    table = np.zeros((H if has_steps else 1, S, A))
+    counts = np.zeros(table.shape, int)
     for i, (h, row) in enumerate(zip(steps, rows), 2):
         s = index_of(problem, "states", row[head.index("state")], f"{where}, row {i}")
         a = index_of(problem, "actions", row[head.index("action")], f"{where}, row {i}")
         if s is not None and a is not None:
-            found[h, s, a] = to_number(row[others[0]], f"{where}, row {i}")
+            table[h, s, a] = to_number(row[value_columns[0]], f"{where}, row {i}")
             counts[h, s, a] += 1
     for h, s, a in np.argwhere(counts != 1):
         if counts[h, s, a] or not is_added(problem, int(s)):
             at_step = f" at step {h + 1}" if has_steps else ""
             pair = f"{problem.state_name(int(s))} and {problem.action_name(int(a))}"
             raise OptionError(f"{where} names {pair} {counts[h, s, a]} times{at_step}; it needs each once")
-    return found if has_steps else found[0]
+    return table if has_steps else table[0]
 
 
 def _sorted(numbers: np.ndarray, problem: Problem, kind: str, names: list[str], where: str) -> np.ndarray:
@@ -290,39 +290,41 @@ def _tidy(rows: list[list[str]], head: list[str], problem: Problem, where: str) 
         raise OptionError(
             f"{where} has columns {', '.join(head)}; it needs state and action, and may have step and probability"
         )
-    at = {name: head.index(name) for name in head}
+    columns = {name: head.index(name) for name in head}
     H, S, A = problem.space.sizes
     steps = (
-        _steps([row[at["step"]] for row in rows], H, where) if "step" in at else np.zeros(len(rows), np.int64)
+        _steps([row[columns["step"]] for row in rows], H, where)
+        if "step" in columns
+        else np.zeros(len(rows), np.int64)
     )
-    found = np.zeros((H if "step" in at else 1, S, A))
+    table = np.zeros((H if "step" in columns else 1, S, A))
     for i, (h, row) in enumerate(zip(steps, rows), 2):
-        s = index_of(problem, "states", row[at["state"]], f"{where}, row {i}")
-        a = index_of(problem, "actions", row[at["action"]], f"{where}, row {i}")
+        s = index_of(problem, "states", row[columns["state"]], f"{where}, row {i}")
+        a = index_of(problem, "actions", row[columns["action"]], f"{where}, row {i}")
         if s is None:
             continue
         if a is None:
-            raise OptionError(f"{where}, row {i}: nothing is known of the action {row[at['action']]!r}")
-        found[h, s, a] += (
-            to_number(row[at["probability"]], f"{where}, row {i}") if "probability" in at else 1.0
+            raise OptionError(f"{where}, row {i}: nothing is known of the action {row[columns['action']]!r}")
+        table[h, s, a] += (
+            to_number(row[columns["probability"]], f"{where}, row {i}") if "probability" in columns else 1.0
         )
     for s in range(S):
         if is_added(problem, s):  # where all actions are alike
-            found[:, s, 0] = 1.0
-    total = found.sum(-1)
+            table[:, s, 0] = 1.0
+    total = table.sum(-1)
     odd = np.argwhere(np.abs(total - 1) > 1e-8)
     if odd.size:
         h, s = odd[0]
-        at_step = f" at step {h + 1}" if "step" in at else ""
-        has = (
+        at_step = f" at step {h + 1}" if "step" in columns else ""
+        is_filled = (
             f"probabilities that sum to {total[h, s]:g}"
-            if "probability" in at
+            if "probability" in columns
             else f"{total[h, s]:g} actions"
         )
-        raise OptionError(f"{where}: {problem.state_name(int(s))} has {has}{at_step}; it must have one")
-    is_sure = bool((found.max(-1) == 1).all())
-    result = found.argmax(-1) if is_sure else found
-    return result if "step" in at else result[0]
+        raise OptionError(f"{where}: {problem.state_name(int(s))} has {is_filled}{at_step}; it must have one")
+    is_sure = bool((table.max(-1) == 1).all())
+    result = table.argmax(-1) if is_sure else table
+    return result if "step" in columns else result[0]
 
 
 def _steps(cells: list[str], H: int, where: str) -> np.ndarray:

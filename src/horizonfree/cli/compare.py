@@ -76,14 +76,14 @@ def compare(
         "seeds": seeds,
         "workers": workers,
     }
-    given: dict[str, Any] = {name: value for name, value in settings.items() if value not in (None, [])}
+    options: dict[str, Any] = {name: value for name, value in settings.items() if value not in (None, [])}
     if problem is not None:
         if folders:
             raise OptionError(f"{folders[0]} and --problem: compare runs, or explore a problem, not both")
-        return _compare_explorers(problem, out, json, delta=delta, **given)
+        return _compare_explorers(problem, out, json, delta=delta, **options)
     if not folders:
         raise OptionError("name folders of runs, or a problem with --problem")
-    leave_out("belongs to --problem; runs are compared as they are", **given)
+    leave_out("belongs to --problem; runs are compared as they are", **options)
     runs = {str(folder): open_run(folder) for folder in folders}
     if len(runs) < len(folders):
         raise RunError("the same run is named twice; name each once")
@@ -133,10 +133,10 @@ def compare(
 
 def _true_gap_title(rows: Sequence[dict[str, Any]]) -> str:
     """The title of the true suboptimality, with the number of goals if not all were evaluated."""
-    scored = [(row["goals_scored"], row["goals"]) for row in rows if row["goals_scored"] is not None]
-    if all(count == total for count, total in scored):
+    scored_of_total = [(row["goals_scored"], row["goals"]) for row in rows if row["goals_scored"] is not None]
+    if all(count == total for count, total in scored_of_total):
         return "true, worst goal"
-    counts = {count for count, _ in scored}
+    counts = {count for count, _ in scored_of_total}
     return f"true, worst of {counts.pop()} goals" if len(counts) == 1 else "true, worst goal evaluated"
 
 
@@ -157,10 +157,10 @@ def _compare_explorers(
     from horizonfree.cli._shared import make_problem, parse_explorers, parse_values
 
     parameters, names = parse_values(param, "--param"), parse_explorers(explorer)
-    built = make_problem(problem, None, parameters)
-    names = names or _of_its_class(built)
+    instance = make_problem(problem, None, parameters)
+    names = names or _of_its_class(instance)
     settings: dict[str, Any] = {"workers": workers, "episodes": episodes, "seeds": seeds, "delta": delta}
-    parts = compare_in_processes(built, names, progress=None if json else True, **settings)
+    parts = compare_in_processes(instance, names, progress=None if json else True, **settings)
     if out is not None:
         _check_out(out)
     finished: dict[str, list[dict[str, Any]]] = {}
@@ -172,10 +172,10 @@ def _compare_explorers(
             continue
         finished[label] = part
         if out is not None:
-            _write_comparison(_ordered(built.name, names, finished, failed), out)
+            _write_comparison(_to_comparison(instance.name, names, finished, failed), out)
     if not finished:
         raise RunError(f"every explorer failed: {next(iter(failed.values()))}")
-    result = _ordered(built.name, names, finished, failed)
+    result = _to_comparison(instance.name, names, finished, failed)
     rows = list(result)
     eps, gap = result.medians("eps"), result.medians("gap")
     last = max(row["episodes"] for row in rows)
@@ -200,7 +200,7 @@ def _compare_explorers(
         raise typer.Exit(1)
 
 
-def _ordered(problem: str, names: Any, finished: Any, failed: dict[str, str]) -> "ExplorerComparison":
+def _to_comparison(problem: str, names: Any, finished: Any, failed: dict[str, str]) -> "ExplorerComparison":
     """The rows in the order in which the explorers were named."""
     from horizonfree.batch.compare import ExplorerComparison
 
@@ -212,8 +212,8 @@ def _of_its_class(problem: "Problem") -> dict[str, dict[str, Any]]:
     """The explorers that learn the model class of a problem, without reconstructions."""
     from horizonfree.explorers.registry import EXPLORERS
 
-    own = (x for x, e in EXPLORERS.items() if isinstance(problem.model, e.explorer_type.learns))
-    return {name: {} for name in own if not EXPLORERS[name].is_reconstruction}
+    names = (x for x, e in EXPLORERS.items() if isinstance(problem.model, e.explorer_type.learns))
+    return {name: {} for name in names if not EXPLORERS[name].is_reconstruction}
 
 
 def _is_figure(out: Path) -> bool:

@@ -51,11 +51,11 @@ def _parameters(ctx: typer.Context, incomplete: str) -> list[str]:
     """The parameters of the named problem, as name=default."""
     from horizonfree.problems import problems
 
-    known = problems()
+    specs = problems()
     typed = [ctx.params.get("problem"), *ctx.args]  # an option without its value stops the parser
-    spec = next((known[x] for x in typed if x in known), None)
-    listed = [f"{x.name}={x.default}" for x in spec.parameters] if spec is not None else []
-    return [text for text in listed if text.startswith(incomplete)]
+    spec = next((specs[x] for x in typed if x in specs), None)
+    defaults = [f"{x.name}={x.default}" for x in spec.parameters] if spec is not None else []
+    return [text for text in defaults if text.startswith(incomplete)]
 
 
 def _explorer_names(incomplete: str) -> list[str]:
@@ -192,12 +192,14 @@ def explore(
         "save_episodes": save_episodes,
         "save_seconds": save_seconds,
     }
-    chosen = config.merge_settings(config.read_settings(settings) if settings else {}, flags)
+    options = config.merge_settings(config.read_settings(settings) if settings else {}, flags)
     run = (
-        _start_run(chosen) if resume is None else _resume_run(resume, chosen, flags | {"settings": settings})
+        _start_run(options)
+        if resume is None
+        else _resume_run(resume, options, flags | {"settings": settings})
     )
     with spinner("certifying"):
-        delta_used = chosen.delta if run.until is None else run.until.delta
+        delta_used = options.delta if run.until is None else run.until.delta
         within = 0.0 if run.until is None else run.until.misspecification
         result = run.certificate(delta_used, misspecification=within)
         weights = weights_json(run, delta_used)
@@ -235,108 +237,108 @@ def explore(
     output(value, json, show)
 
 
-def _start_run(chosen: config.Settings) -> "Run":
-    if chosen.problem is None and chosen.kernels is None:
+def _start_run(options: config.Settings) -> "Run":
+    if options.problem is None and options.kernels is None:
         raise OptionError(
             "name a problem: horizonfree explore zoned-grid --episodes 300 (or --kernels FILE, or --resume RUN)"
         )
-    _check_names(chosen)
-    if chosen.episodes is None and chosen.until_eps is None:
+    _check_names(options)
+    if options.episodes is None and options.until_eps is None:
         raise OptionError("give --episodes 300, or --until-eps 0.2")
     from horizonfree import explore as run_explorer
     from horizonfree.explorers.registry import resolve_typed_name
     from horizonfree.runs.until import check_stop_request
 
-    check_stop_request(chosen.episodes, chosen.until_eps, chosen.delta, chosen.budget)
-    clashes = set(inspect.signature(run_explorer).parameters) & set(chosen.opt)
+    check_stop_request(options.episodes, options.until_eps, options.delta, options.budget)
+    clashes = set(inspect.signature(run_explorer).parameters) & set(options.opt)
     if clashes:
         name = min(clashes)
         raise OptionError(f"--opt {name}=...: use --{name.replace('_', '-')} instead")
-    if not str(chosen.problem).startswith("gymnasium:"):
-        leave_out("is for gymnasium:ID only", known_rules=chosen.known_rules)
-    problem, env, is_tabular = _make(chosen)
-    problem = problem.reachable_part() if chosen.reachable else problem
-    explorer = resolve_typed_name(chosen.explorer or problem.model.explorer)
-    name = f"{problem.name}-{explorer}-{chosen.seed}".replace(":", "-").replace("/", "-")
-    folder = expand_user(chosen.out) if chosen.out is not None else unused_path(Path("runs") / name)
-    about = "; a tabular MDP: no transition is known" if is_tabular else ""
-    print(f"{problem_summary(problem)}{about}; explorer {explorer}, into {folder}", file=sys.stderr)
+    if not str(options.problem).startswith("gymnasium:"):
+        leave_out("is for gymnasium:ID only", known_rules=options.known_rules)
+    problem, env, is_tabular = _make(options)
+    problem = problem.reachable_part() if options.reachable else problem
+    explorer = resolve_typed_name(options.explorer or problem.model.explorer)
+    name = f"{problem.name}-{explorer}-{options.seed}".replace(":", "-").replace("/", "-")
+    folder = expand_user(options.out) if options.out is not None else unused_path(Path("runs") / name)
+    note = "; a tabular MDP: no transition is known" if is_tabular else ""
+    print(f"{problem_summary(problem)}{note}; explorer {explorer}, into {folder}", file=sys.stderr)
     with _resume_hint(folder):
         return run_explorer(
             problem if env is None else env,
             explorer,
             known=None if env is None else problem,
-            episodes=chosen.episodes,
-            until_eps=chosen.until_eps,
-            delta=chosen.delta,
-            misspecification=chosen.misspecification,
-            budget=chosen.budget,
-            seed=chosen.seed,
-            reward=make_reward(problem, chosen.goal, chosen.reward),
-            rewards=chosen.rewards,
+            episodes=options.episodes,
+            until_eps=options.until_eps,
+            delta=options.delta,
+            misspecification=options.misspecification,
+            budget=options.budget,
+            seed=options.seed,
+            reward=make_reward(problem, options.goal, options.reward),
+            rewards=options.rewards,
             out=folder,
             progress=True,
-            **chosen.saving,
-            **chosen.opt,
+            **options.saving,
+            **options.opt,
         )
 
 
-def _make(chosen: config.Settings) -> tuple["Problem", Any, bool]:
+def _make(options: config.Settings) -> tuple["Problem", Any, bool]:
     """The problem, the environment that is stepped (or None), and whether it is an environment as a tabular MDP."""
     from horizonfree.cli import own_problems
 
-    name, param = str(chosen.problem), chosen.param
+    name, param = str(options.problem), options.param
     env: Any = None
-    if chosen.kernels is None and own_problems.is_function(name):
-        result, rest = own_problems.call_function(name, param)
+    if options.kernels is None and own_problems.is_function(name):
+        result, options_left = own_problems.call_function(name, param)
         if not own_problems.is_env(result):
-            return own_problems.as_problem(name, result, rest), None, False
-        env, param = own_problems.discretize_env(result, rest), rest
-    is_tabular = env is not None or (name.startswith("gymnasium:") and not chosen.known_rules)
+            return own_problems.as_problem(name, result, options_left), None, False
+        env, param = own_problems.discretize_env(result, options_left), options_left
+    is_tabular = env is not None or (name.startswith("gymnasium:") and not options.known_rules)
     if is_tabular and env is None:
         env = own_problems.live_env(name, param)
     if env is not None:
         return own_problems.env_problem(env, param), env, True
-    param = _horizon(chosen) if is_tabular else param
-    problem = make_problem(chosen.problem, chosen.kernels, param, chosen.unknown)
+    param = _horizon(options) if is_tabular else param
+    problem = make_problem(options.problem, options.kernels, param, options.unknown)
     return (problem.as_tabular() if is_tabular else problem), None, is_tabular
 
 
-def _check_names(chosen: config.Settings) -> None:
+def _check_names(options: config.Settings) -> None:
     """Errors for unknown names first, before missing options."""
     from horizonfree.cli.lists import check_exists
     from horizonfree.cli.own_problems import is_model_file  # imports NumPy
     from horizonfree.explorers.registry import current_name
 
-    if chosen.explorer is not None:
-        check_exists("explorers", current_name(chosen.explorer))
-    if chosen.problem is not None and ":" not in chosen.problem and not is_model_file(chosen.problem):
-        check_exists("problems", chosen.problem)
+    if options.explorer is not None:
+        check_exists("explorers", current_name(options.explorer))
+    if options.problem is not None and ":" not in options.problem and not is_model_file(options.problem):
+        check_exists("problems", options.problem)
 
 
-def _horizon(chosen: config.Settings) -> dict[str, Any]:
+def _horizon(options: config.Settings) -> dict[str, Any]:
     """The parameters of an environment, with its time limit as the default horizon."""
     with needs_extra("gymnasium", "environments of Gymnasium"):
         import gymnasium
 
-    name = str(chosen.problem).removeprefix("gymnasium:")
+    name = str(options.problem).removeprefix("gymnasium:")
     try:
         limit = gymnasium.spec(name).max_episode_steps
     except gymnasium.error.Error:  # `make` raises a clear error
         limit = None
-    return ({} if limit is None else {"horizon": limit}) | chosen.param
+    return ({} if limit is None else {"horizon": limit}) | options.param
 
 
-def _resume_run(folder: Path, chosen: config.Settings, flags: dict[str, Any]) -> "Run":
+def _resume_run(folder: Path, options: config.Settings, flags: dict[str, Any]) -> "Run":
     stop_options = ("episodes", "until_eps", "delta", "misspecification", "goal", "reward")
-    env_options = ("problem", "param") if ":" in str(chosen.problem) else ()
+    env_options = ("problem", "param") if ":" in str(options.problem) else ()
     allowed = (*stop_options, *env_options, "save_episodes", "save_seconds")
     fixed = [name for name, value in flags.items() if value not in (None, [], {}) and name not in allowed]
     if fixed:
         raise OptionError(f"--resume goes on with the settings of the run; {', '.join(fixed)} cannot change")
-    if chosen.until_eps is None and (chosen.goal or chosen.reward):
+    if options.until_eps is None and (options.goal or options.reward):
         raise OptionError("with --resume, --goal and --reward belong to --until-eps; give it, too")
-    if chosen.until_eps is None and chosen.episodes is None and flags["delta"] is not None:
+    if options.until_eps is None and options.episodes is None and flags["delta"] is not None:
         raise OptionError(
             "with --resume, --delta belongs to --until-eps or --episodes; give one of them, too"
         )
@@ -345,10 +347,10 @@ def _resume_run(folder: Path, chosen: config.Settings, flags: dict[str, Any]) ->
 
     folder = expand_user(folder)
     run = load(folder)
-    until = {"episodes": chosen.episodes, "until_eps": chosen.until_eps}
-    if chosen.episodes is not None or chosen.until_eps is not None:
-        until |= {"delta": chosen.delta, "misspecification": chosen.misspecification}
-        until |= {"reward": make_reward(run.problem, chosen.goal, chosen.reward)}
+    goals = {"episodes": options.episodes, "until_eps": options.until_eps}
+    if options.episodes is not None or options.until_eps is not None:
+        goals |= {"delta": options.delta, "misspecification": options.misspecification}
+        goals |= {"reward": make_reward(run.problem, options.goal, options.reward)}
     print(
         f"{problem_summary(run.problem)}; resuming after episode {run.episodes:,}, in {folder}",
         file=sys.stderr,
@@ -360,11 +362,11 @@ def _resume_run(folder: Path, chosen: config.Settings, flags: dict[str, Any]) ->
         )
     if run.is_simulated and env_options:
         raise OptionError(
-            f"--resume goes on with the problem of the run; leave out {chosen.problem} and --param"
+            f"--resume goes on with the problem of the run; leave out {options.problem} and --param"
         )
-    env = recreate_env(str(chosen.problem), chosen.param) if env_options else None
+    env = recreate_env(str(options.problem), options.param) if env_options else None
     with _resume_hint(folder):
-        return run.resume(progress=True, env=env, **until, **chosen.saving)
+        return run.resume(progress=True, env=env, **goals, **options.saving)
 
 
 @contextmanager

@@ -81,10 +81,10 @@ def explorers(
     if name is not None:
         name = resolve_typed_name(name)
         check_exists("explorers", name)
-    listed = (
+    entries = (
         registered(all=all or name is not None) if name is None or ":" not in name else {name: about(name)}
     )
-    value = {x: spec | {"options": _options(spec)} for x, spec in listed.items() if name in (None, x)}
+    value = {x: spec | {"options": _options(spec)} for x, spec in entries.items() if name in (None, x)}
 
     def show() -> None:
         if name is None:

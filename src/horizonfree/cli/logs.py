@@ -202,11 +202,11 @@ def audit(
     from horizonfree.runs.audit import audit as audit_of
 
     problem = run.problem
-    table_of = make_reward(problem, goal, reward, cost)
+    array = make_reward(problem, goal, reward, cost)
     new, old = (None if x is None else read_policy(x, problem) for x in (policy, incumbent))
     scale = "total" if goal else "rescale"
     with spinner("auditing"):
-        result = audit_of(run, table_of, new, old, scale=scale, delta=delta)
+        result = audit_of(run, array, new, old, scale=scale, delta=delta)
         value = result.to_dict(is_cost=cost is not None)
         if out is not None:
             run.save(expand_user(out))
@@ -228,15 +228,15 @@ def show(result: "Audit", value: dict[str, Any], names: tuple[str, str]) -> None
 
     print_line("[bold]Proved:[/] {words}", words=value["proved"])
     print_line("[bold]Likely:[/] {words}\n", words=value["likely"])
-    sure = confidence_of(value["delta"])
+    confidence_text = confidence_of(value["delta"])
     rows = [
-        (name, entry["value"], _between(entry["interval"]), _between(entry["likely"]))
+        (name, entry["value"], _interval_text(entry["interval"]), _interval_text(entry["likely"]))
         for name, entry in zip(
             (*names, "difference"), (value["new"], value["incumbent"], value["difference"])
         )
     ]
     what = "cost" if value["is_cost"] else "value"
-    console.print(table("", what, f"proved, {sure}", "likely, 95%", rows=rows))
+    console.print(table("", what, f"proved, {confidence_text}", "likely, 95%", rows=rows))
     if result.disagreements:
         lines = [(x.state, f"{x.share:.1%}", x.new, x.incumbent) for x in result.disagreements]
         console.print(table("where they differ", "of the steps", "new", "incumbent", rows=lines))
@@ -251,7 +251,7 @@ def show(result: "Audit", value: dict[str, Any], names: tuple[str, str]) -> None
     print_line("[dim]Assumes:[/] {assumes}", assumes=value["assumes"])
 
 
-def _between(ends: list[float] | None) -> str:
+def _interval_text(ends: list[float] | None) -> str:
     from horizonfree.guarantees.certificate import interval
 
     return "-" if ends is None else interval(*ends)
@@ -327,18 +327,20 @@ def power(
     from horizonfree.cli.array_files import read_policy
 
     problem = run.problem
-    asked = make_event(problem, reach, None) if reach else make_reward(problem, goal, reward, cost)
-    mine, other = (None if x is None else read_policy(x, problem) for x in (policy, incumbent))
-    how = None if gather is None else read_policy(Path(gather), problem) if Path(gather).suffix else gather
+    reward_or_event = make_event(problem, reach, None) if reach else make_reward(problem, goal, reward, cost)
+    policy_array, other = (None if x is None else read_policy(x, problem) for x in (policy, incumbent))
+    gathering = (
+        None if gather is None else read_policy(Path(gather), problem) if Path(gather).suffix else gather
+    )
     with spinner("simulating"):
         result = run.power(
-            asked,
+            reward_or_event,
             episodes=_numbers(episodes),
             target=target,
-            policy=mine,
+            policy=policy_array,
             incumbent=other,
             at_least=at_least if at_most is None else -at_most,
-            gather=how,
+            gather=gathering,
             costs=episode_cost,
             scale="rescale" if reward or cost else "total",
             delta=delta,
@@ -369,9 +371,9 @@ def _show_power(result: "Power") -> None:
         for K, p, e in zip(result.episodes, result.probability, result.error)
     ]
     console.print(table("more episodes", "certified with probability", "", rows=rows))
-    for needed in result.to_dict()["needed"]:
-        level, K, price = needed["probability"], needed["episodes"], needed["cost"]
-        words = f"more than {result.episodes[-1]:,} episodes" if K is None else f"about {K:,} more episodes"
-        words += f", at a cost of {price:,.4g}" if price else ""
-        print_line("{level:.0%}: {words}", level=level, words=words)
+    for entry in result.to_dict()["needed"]:
+        level, K, price = entry["probability"], entry["episodes"], entry["cost"]
+        text = f"more than {result.episodes[-1]:,} episodes" if K is None else f"about {K:,} more episodes"
+        text += f", at a cost of {price:,.4g}" if price else ""
+        print_line("{level:.0%}: {words}", level=level, words=text)
     print_line("[dim]{draws} draws; {label}[/]", draws=result.draws, label=result.label)

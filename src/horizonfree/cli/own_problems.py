@@ -95,13 +95,13 @@ def problem_from_function(name: str, param: dict[str, Any]) -> "Problem":
     return as_problem(name, *call_function(name, param))
 
 
-def as_problem(name: str, result: Any, rest: dict[str, Any]) -> "Problem":
+def as_problem(name: str, result: Any, unused: dict[str, Any]) -> "Problem":
     """The problem that `call_function` returned; an error for anything else."""
     from horizonfree import Problem
 
     if isinstance(result, Problem):
-        if rest:
-            raise OptionError(f"--param {next(iter(rest))}: {name} has no such parameter")
+        if unused:
+            raise OptionError(f"--param {next(iter(unused))}: {name} has no such parameter")
         return result
     what = "it must return a Problem, as Mixture.from_kernels does"
     if is_env(result):
@@ -126,13 +126,13 @@ def call_function(name: str, param: dict[str, Any]) -> tuple[Any, dict[str, Any]
         )
     except (TypeError, ValueError):  # a callable without a signature
         takes = {*EXPLORE_PARAMS, *DISCRETIZE_PARAMS}
-    rest = {
+    unused = {
         key: x
         for key, x in param.items()
         if key in (*EXPLORE_PARAMS, *DISCRETIZE_PARAMS) and key not in takes
     }
     with calling(name):
-        return build(**{key: x for key, x in param.items() if key not in rest}), rest
+        return build(**{key: x for key, x in param.items() if key not in unused}), unused
 
 
 def is_env(x: Any) -> bool:
@@ -207,10 +207,10 @@ def recreate_env(name: str, param: dict[str, Any]) -> Any:
     """The environment "gymnasium:ID" or module:function of a run that is resumed."""
     if not is_function(name):
         return live_env(name, param)
-    result, rest = call_function(name, param)
+    result, unused = call_function(name, param)
     if not is_env(result):
         raise OptionError(f"{name} returns a {type(result).__name__}; the run explored an environment")
-    return discretize_env(result, rest)
+    return discretize_env(result, unused)
 
 
 def env_problem(env: Any, param: dict[str, Any]) -> "Problem":

@@ -134,33 +134,36 @@ def plan(
 
         horizonfree plan runs/a --goal 56 --at-most danger.csv=0.01
 
-        horizonfree plan runs/a --goal 56 --policy mine.csv --compare theirs.csv
+        horizonfree plan runs/a --goal 56 --policy new.csv --compare current.csv
     """
     if policy is not None:
         leave_out(
             "belongs to a plan; leave it out with --policy", model=model if model != "likelihood" else None
         )
+    radius = misspecification or None
     only_one("a reward", goal=goal, stay=stay, reach=reach, property=bounded, reward=reward, cost=cost)
     if reach or bounded:
-        others: dict[str, Any] = {
-            "scale": scale,
-            "horizon": horizon,
-            "misspecification": misspecification or None,
-        }
-        others |= {"discount": discount, "final": final, "transition": transition, "compare": compare}
-        leave_out("is for rewards; leave it out with --reach and --property", **others)
+        leave_out(
+            "is for rewards; leave it out with --reach and --property",
+            scale=scale,
+            horizon=horizon,
+            misspecification=radius,
+            discount=discount,
+            final=final,
+            transition=transition,
+            compare=compare,
+        )
     if cost is not None and scale != "rescale":
         leave_out("is for rewards; costs have the scale rescale, and results their unit", scale=scale)
-    radius = misspecification or None
     if policy is not None or compare is not None:
         leave_out(
             "belongs to a plan; leave it out with --policy and --compare",
             misspecification=radius,
         )
     if discount is not None or final is not None or transition is not None:
-        beyond = "rewards without --discount, --final and --transition"
-        leave_out(f"is for {beyond}; leave it out", misspecification=radius)
-        leave_out(f"is for {beyond}; evaluate each policy with --policy", compare=compare)
+        supported = "rewards without --discount, --final and --transition"
+        leave_out(f"is for {supported}; leave it out", misspecification=radius)
+        leave_out(f"is for {supported}; evaluate each policy with --policy", compare=compare)
     if policy is not None or save is not None:
         leave_out(
             "is for plans, whose certificates are not in files; leave --policy and --save out",
@@ -188,25 +191,27 @@ def plan(
                 "give a reward: --goal STATE, --stay STATE, --reach STATE, --reward FILE or --cost FILE"
             )
         array = [0.0] * problem.num_states
-    mine, other = (None if x is None else read_policy(x, problem) for x in (policy, compare))
+    policy_array, other = (None if x is None else read_policy(x, problem) for x in (policy, compare))
     if out is not None:
         is_csv(out, "policy")
         make_output_folder(out.parent)
     files = {"final": final, "transition": transition}
-    paid = {key: read_payment(x, problem, key, is_cost=cost is not None) for key, x in files.items() if x}
+    payments = {key: read_payment(x, problem, key, is_cost=cost is not None) for key, x in files.items() if x}
     options: dict[str, Any] = {"scale": scale, "delta": delta, "start": first, "horizon": horizon}
-    more: dict[str, Any] = {"discount": discount, **paid}
+    payment_options: dict[str, Any] = {"discount": discount, **payments}
     constraints = read_constraints(problem, at_most or [], at_least or [])
     if constraints:
-        more["constraints"] = constraints
+        payment_options["constraints"] = constraints
     with spinner("planning"):
-        if mine is None:
-            result = run.plan(array, model=model, misspecification=misspecification, **options, **more)
+        if policy_array is None:
+            result = run.plan(
+                array, model=model, misspecification=misspecification, **options, **payment_options
+            )
         else:
-            result = run.evaluate(array, mine, **options, **more)
+            result = run.evaluate(array, policy_array, **options, **payment_options)
         comparison = None if other is None else run.compare(array, result.policy, other, **options)
         true_loss = (
-            _true_loss(problem, array, result.policy, scale, **more)
+            _true_loss(problem, array, result.policy, scale, **payment_options)
             if run.is_simulated and not constraints
             else None
         )
@@ -283,10 +288,10 @@ def _true_loss(
     table = as_table(problem, reward)
     if transition is not None:  # for the truth, the expected transition reward is a reward
         table = table + expected_payment(problem.kernel(), payments(problem.space, transition))
-    longer, table, _ = extend_reward(problem, table, discount, final)
+    extended, table, _ = extend_reward(problem, table, discount, final)
     if final is not None:
         policy = np.concatenate([policy, policy[-1:]])
-    return true_gap(longer, table, policy, scale="rescale")
+    return true_gap(extended, table, policy, scale="rescale")
 
 
 def _print_plan(plan: "Plan") -> None:
@@ -296,9 +301,9 @@ def _print_plan(plan: "Plan") -> None:
     for part in plan_text.plan_lines(plan, console.width):
         console.print()
         if isinstance(part, tuple):
-            lines, more = part
+            lines, num_left_out = part
             console.print(table("state", "time", "actions", rows=lines))
-            part = f"[dim]and {more:,} more states[/]" if more else None
+            part = f"[dim]and {num_left_out:,} more states[/]" if num_left_out else None
         if part is not None:
             console.print(part)
 

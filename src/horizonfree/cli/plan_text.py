@@ -51,7 +51,7 @@ def likely_path(plan: "Plan") -> list[int]:
 
 def path_text(plan: "Plan") -> str:
     """The most likely path as text, with the number of steps in each state."""
-    stops = [(s, len(list(same))) for s, same in groupby(likely_path(plan))]
+    stops = [(s, len(list(group))) for s, group in groupby(likely_path(plan))]
     texts = [state_text(plan.layout, s) + (f" ({count} steps)" if count > 1 else "") for s, count in stops]
     if len(texts) > MAX_STOPS:
         texts = [*texts[: MAX_STOPS - 2], "..", texts[-1]]
@@ -95,8 +95,8 @@ def state_rows(plan: "Plan") -> tuple[list[tuple[str, str, str]], int]:
     """(state, share of the time, actions) for the most occupied states, and the number of other reachable states."""
     mu, policy = plan.occupancy, actions_of(plan.policy)
     share = mu.mean(axis=0)
-    occupied = np.flatnonzero(share > 0)
-    top = np.sort(occupied[np.argsort(-share[occupied], kind="stable")[:MAX_ROWS]])
+    states = np.flatnonzero(share > 0)
+    top = np.sort(states[np.argsort(-share[states], kind="stable")[:MAX_ROWS]])
     lines = [
         (
             state_text(plan.layout, int(s)),
@@ -105,7 +105,7 @@ def state_rows(plan: "Plan") -> tuple[list[tuple[str, str, str]], int]:
         )
         for s in top
     ]
-    return lines, len(occupied) - len(top)
+    return lines, len(states) - len(top)
 
 
 def _actions_text(
@@ -120,8 +120,8 @@ def _actions_text(
     if len(spans) == 1:
         return name_of(layout, "actions", spans[0][0])
     if len(spans) > 3:
-        most = int(np.bincount(actions[steps], mu[steps]).argmax())
-        return f"mostly {name_of(layout, 'actions', most)}, by step"
+        largest = int(np.bincount(actions[steps], mu[steps]).argmax())
+        return f"mostly {name_of(layout, 'actions', largest)}, by step"
     return ", ".join(f"{name_of(layout, 'actions', a)} ({_span(hs)})" for a, hs in spans)
 
 
@@ -133,9 +133,9 @@ def _span(steps: list[int]) -> str:
 def time_text(plan: "Plan") -> str:
     """Where it spends its time, the most first."""
     share = plan.occupancy.mean(axis=0)
-    most = np.argsort(-share, kind="stable")[:5]
+    order = np.argsort(-share, kind="stable")[:5]
     return ", ".join(
-        f"{state_text(plan.layout, int(s))} {share[s]:.0%}" for s in most if share[s] >= MIN_SHARE
+        f"{state_text(plan.layout, int(s))} {share[s]:.0%}" for s in order if share[s] >= MIN_SHARE
     )
 
 

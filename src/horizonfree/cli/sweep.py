@@ -116,7 +116,7 @@ def _print_results(result: "Sweep", folder: Path, page: Path | None, figure: Pat
         by_measure = {name: curves(result, name, problem) for name in measures}
         for explorer in result.spec.explorers:
             last = {
-                name: _shown(name, float(x[explorer].median[-1])) if explorer in x else None
+                name: _display_value(name, float(x[explorer].median[-1])) if explorer in x else None
                 for name, x in by_measure.items()
             }
             rows.append({"problem": problem, "explorer": explorer, **last})
@@ -155,7 +155,7 @@ def _label(result: "Sweep", row: dict[str, Any]) -> str:
     return setting_label(row["explorer"], entry) + (f" ({view})" if view else "")
 
 
-def _shown(measure: str, value: float) -> float:
+def _display_value(measure: str, value: float) -> float:
     """True suboptimality without rounding errors."""
     return round_loss(value) if measure in ("gap", "own_gap") else value
 

@@ -64,8 +64,8 @@ def run(folder: Path, *, is_silent: bool = False) -> dict[str, Any]:
         "problem": problem.name,
         "plans": answers,
         "certificates": {
-            name: {family: _certificate_json(x) for family, x in both.items()}
-            for name, both in certificates.items()
+            name: {family: _certificate_json(x) for family, x in pair.items()}
+            for name, pair in certificates.items()
         },
         "runs": {name: str(folder / name) for name in runs},
         "report": str(page),
@@ -111,8 +111,8 @@ def _print_certificates(console: Console, certificates: Mapping[str, Mapping[str
     lines.add_column()
     for family in ("goals", "every_reward"):
         style = "bold" if family == "goals" else "none"
-        for name, both in certificates.items():
-            x = both[family]
+        for name, pair in certificates.items():
+            x = pair[family]
             lines.add_row(f"   [cyan]{name}[/]", f"[{style}]{x}[/]")
             if x.forecast:
                 lines.add_row("", f"[dim]{x.forecast}[/]")

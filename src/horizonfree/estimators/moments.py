@@ -13,8 +13,8 @@ the last order by the trivial bound 1.
 The norm after gamma^2 stands to the first power: then |eta| ||x|| <= 1/gamma^2, which is what the radius uses.
 
 Lines 2 and 3 need only what is frozen during an episode, so they are computed for all its steps at once before the
-scan; inside it remain one norm, one maximum and one rank-one change of the root per step. Sigma and b, which nobody
-needs before the end, grow by all rows at once.
+scan; inside it, a step computes one norm, one maximum and one rank-one update of the root. Sigma and b are
+needed at the end only, so they grow by all rows at once.
 """
 
 import jax

@@ -53,18 +53,18 @@ def initial_interval(model: MixtureModel) -> Float[Array, " 2"]:
     reach = -(valid.rows @ valid.center) / jnp.where(slope == 0, 1.0, slope)
     low = jnp.where(slope > 0, reach, -jnp.inf).max()
     interval = jnp.stack([low, jnp.where(slope < 0, reach, jnp.inf).min()])
-    checked: Array = eqx.error_if(interval, ~is_convex(model), NOT_EXACT)
-    return checked
+    interval_checked: Array = eqx.error_if(interval, ~is_convex(model), NOT_EXACT)
+    return interval_checked
 
 
 def intersect(
     valid: ValidSet, interval: Float[Array, " 2"], ridge: Ridge, beta: Float[Array, ""]
 ) -> Float[Array, " 2"]:
     """The interval within all balls of these regressions, or as it was where nothing would be left."""
-    e, away = valid.affine[:, 0], valid.center - ridge.theta
+    e, offset = valid.affine[:, 0], valid.center - ridge.theta
     a = jnp.einsum("i,...ij,j->...", e, ridge.Sigma, e)
-    m = -jnp.einsum("i,...ij,...j->...", e, ridge.Sigma, away) / a
-    c = jnp.einsum("...i,...ij,...j->...", away, ridge.Sigma, away) - (INTERIOR_SHARE * beta) ** 2
+    m = -jnp.einsum("i,...ij,...j->...", e, ridge.Sigma, offset) / a
+    c = jnp.einsum("...i,...ij,...j->...", offset, ridge.Sigma, offset) - (INTERIOR_SHARE * beta) ** 2
     half = jnp.sqrt(m**2 - c / a)  # NaN where the line misses the ball
     low, high = jnp.maximum(interval[0], (m - half).max()), jnp.minimum(interval[1], (m + half).min())
     return jnp.where(low <= high, jnp.stack([low, high]), interval)
@@ -94,16 +94,20 @@ def is_convex(model: MixtureModel) -> Bool[Array, ""]:
 
     def follow(degree: Array, constant: Array) -> tuple[Array, Array]:
         """Over the successors of each pair: the degree of V, and whether Vhat is constant."""
-        most = jnp.where(space.support, degree[space.succ], 0).max(-1)
-        return most, (constant[space.succ] | ~space.support).all(-1)
+        largest_degree = jnp.where(space.support, degree[space.succ], 0).max(-1)
+        return largest_degree, (constant[space.succ] | ~space.support).all(-1)
 
     def step(carry: tuple[Array, Array, Array], _: None) -> tuple[tuple[Array, Array, Array], None]:
         degree, constant, is_zero = carry
-        most, all_constant = follow(degree, constant)
-        now = (most == 0) & all_constant & (~is_unknown | is_zero)
-        return (jnp.minimum(most + is_unknown, 2).max(-1), now.all(-1), jnp.asarray(False)), None
+        largest_degree, all_constant = follow(degree, constant)
+        is_linear_now = (largest_degree == 0) & all_constant & (~is_unknown | is_zero)
+        return (
+            jnp.minimum(largest_degree + is_unknown, 2).max(-1),
+            is_linear_now.all(-1),
+            jnp.asarray(False),
+        ), None
 
     last = jnp.zeros(S, int), jnp.ones(S, bool), jnp.asarray(True)  # step H: V_H = r_H, Vhat_H = 0
     (degree, constant, _), _ = jax.lax.scan(step, last, None, length=max(0, space.horizon - 2))
-    most, all_constant = follow(degree, constant)  # of step 2, as step 1 sees it
-    return ((most <= 1) & all_constant)[space.start].all()
+    largest_degree, all_constant = follow(degree, constant)  # of step 2, as step 1 sees it
+    return ((largest_degree <= 1) & all_constant)[space.start].all()

@@ -48,17 +48,17 @@ def least_squares(
         y_new = y + jnp.minimum(1.0, 0.995 * reach_s) * dy
         z_new = z + jnp.minimum(1.0, 0.995 * reach_z) * dz
         # below DUALITY_GAP, rounding dominates the slacks; a step that is not finite is rejected
-        go = (jnp.mean(s * z) > DUALITY_GAP) & jnp.isfinite(y_new).all() & jnp.isfinite(z_new).all()
+        is_accepted = (jnp.mean(s * z) > DUALITY_GAP) & jnp.isfinite(y_new).all() & jnp.isfinite(z_new).all()
         point: _Point = jax.tree.map(
-            lambda new, old: jnp.where(go, new, old), (y_new, p + X @ y_new, z_new), (y, s, z)
+            lambda new, old: jnp.where(is_accepted, new, old), (y_new, p + X @ y_new, z_new), (y, s, z)
         )
-        return point, i + 1, go
+        return point, i + 1, is_accepted
 
-    def goes_on(carry: tuple[_Point, Array, Array]) -> Array:
+    def is_running(carry: tuple[_Point, Array, Array]) -> Array:
         return carry[2] & (carry[1] < iterations)
 
     start = (jnp.zeros(E.shape[1]), p, jnp.full_like(p, 1 / len(p)))
-    (y, _, _), _, _ = jax.lax.while_loop(goes_on, step, (start, jnp.int32(0), jnp.asarray(True)))
+    (y, _, _), _, _ = jax.lax.while_loop(is_running, step, (start, jnp.int32(0), jnp.asarray(True)))
     theta: Array = valid.center + E @ y
     return theta
 

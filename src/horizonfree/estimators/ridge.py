@@ -12,10 +12,10 @@ very heavy row destroys nothing. Errors of earlier rows never grow: an update is
 stands for.
 
 Refreshing. `refresh` computes root and log det anew by Cholesky from Sigma, which is the running sum up to rounding.
-`scan` does so after every REFRESH rows and after the last, at steps fixed in advance: a test inside the loop would,
-under vmap, cost a Cholesky factor at every row. An episode is one `scan`, so between episodes the state is fresh. How
-far the root drifts from Sigma is measured by || W Sigma W' - I ||_2, about REFRESH * u * sqrt(cond) + u * cond; the
-second term is Cholesky's own, the floor for every method that keeps Sigma.
+`in_blocks` does so after every REFRESH_ROWS rows and after the last, at steps fixed in advance: a test inside the loop
+would, under vmap, cost a Cholesky factor at every row. An episode is one `scan`, so between episodes the state is
+fresh. How far the root drifts from Sigma is measured by || W Sigma W' - I ||_2, about REFRESH * u * sqrt(cond) + u *
+cond; the second term is Cholesky's own, the floor for every method that keeps Sigma.
 
 Every field may have leading axes, `*batch`, and every method acts on all of them at once.
 """
@@ -123,17 +123,17 @@ def inverse_root(
 
 
 def in_blocks(
-    block: Callable[[Ridge, Any], tuple[Ridge, Any]], ridge: Ridge, rows: Any, every: int = REFRESH_ROWS
+    block: Callable[[Ridge, Any], tuple[Ridge, Any]], ridge: Ridge, rows: Any, block_size: int = REFRESH_ROWS
 ) -> tuple[Ridge, Any]:
     """block(ridge, rows) -> (fresh ridge, outputs) for every so many rows, and for those that are left."""
-    full, rest = divmod(len(jax.tree.leaves(rows)[0]), every)
+    full, remainder = divmod(len(jax.tree.leaves(rows)[0]), block_size)
     outputs = []
     if full:
-        blocks = jax.tree.map(lambda x: x[: full * every].reshape(full, every, *x.shape[1:]), rows)
+        blocks = jax.tree.map(lambda x: x[: full * block_size].reshape(full, block_size, *x.shape[1:]), rows)
         ridge, output = jax.lax.scan(block, ridge, blocks)
-        outputs.append(jax.tree.map(lambda x: x.reshape(full * every, *x.shape[2:]), output))
-    if rest:
-        ridge, output = block(ridge, jax.tree.map(lambda x: x[full * every :], rows))
+        outputs.append(jax.tree.map(lambda x: x.reshape(full * block_size, *x.shape[2:]), output))
+    if remainder:
+        ridge, output = block(ridge, jax.tree.map(lambda x: x[full * block_size :], rows))
         outputs.append(output)
     return ridge, jax.tree.map(lambda *parts: jnp.concatenate(parts), *outputs)
 

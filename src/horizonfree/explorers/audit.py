@@ -88,20 +88,20 @@ class AuditedSum(NamedTuple):
 @x64
 def audit(run: ReplayableRun, *, mended: bool = True) -> list[AuditedSum]:
     """Every sum of the proof for a run, with its bound. mended: R_m is bounded with the factor that its proof loses."""
-    explorer, known = _check_run(run)
-    model, truth, state = to_device((known, run.problem.truth, run.progress.state))
+    explorer, host_model = _check_run(run)
+    model, truth, state = to_device((host_model, run.problem.truth, run.progress.state))
     sampler = Sampler.of(to_device(run.problem.kernel()))
     key, count = jax.random.key(run.seed), jnp.int32(run.progress.episode)
     replayed, sums = _replay(explorer, model, sampler, truth, key, count, to_device(run.progress.evidence))
-    before = state.ridge.log_det
+    log_det_before = state.ridge.log_det
     if not np.allclose(
-        cast(Ridge, replayed.ridge).log_det, before, rtol=REPLAY_TOLERANCE, atol=REPLAY_TOLERANCE
+        cast(Ridge, replayed.ridge).log_det, log_det_before, rtol=REPLAY_TOLERANCE, atol=REPLAY_TOLERANCE
     ):
         raise OptionError(
             "replaying this run from its seed gave other episodes: it was made on another device or by another "
             "version; explore again, then audit"
         )
-    return _compare(to_numpy(sums), run_symbols(explorer, known, run.episodes), mended)
+    return _compare(to_numpy(sums), run_symbols(explorer, host_model, run.episodes), mended)
 
 
 def run_symbols(explorer: HFUCRLRFE, model: MixtureModel, K: int) -> Symbols:
@@ -152,12 +152,12 @@ def _replay(
         key_choose, key_play = episode_keys(key, Progress(k, state, evidence))
         state = explorer.choose(key_choose, model, state, evidence)
         trajectory = sampler.episode(key_play, state.policy, model.space)
-        added = episode_sums(explorer, model, state, trajectory, truth, beta)
+        terms = episode_sums(explorer, model, state, trajectory, truth, beta)
         state, _ = explorer.update(model, state, evidence, trajectory)
-        return state, jax.tree.map(jnp.add, sums, added)
+        return state, jax.tree.map(jnp.add, sums, terms)
 
-    orders, one = jnp.zeros((2, M)), jnp.asarray(0.0)
-    start = explorer.init(model), Sums(orders, orders, orders, one, one, one, one)
+    orders, unit = jnp.zeros((2, M)), jnp.asarray(0.0)
+    start = explorer.init(model), Sums(orders, orders, orders, unit, unit, unit, unit)
     result: tuple[State, Sums] = jax.lax.fori_loop(0, episodes, body, start)
     return result
 
@@ -180,23 +180,23 @@ def episode_sums(
     rows = phi[:, :, :M], y[:, :, :M]
     _, sigma_sq = moments.regress(ridge, *rows, beta=radius_k, alpha=alpha, gamma=gamma)
 
-    def step(running: Ridge, row: tuple[Array, Array, Array]) -> tuple[Ridge, Array]:
-        return running.update(row[0], row[1], 1 / row[2]), running.log_det
+    def step(current: Ridge, row: tuple[Array, Array, Array]) -> tuple[Ridge, Array]:
+        return current.update(row[0], row[1], 1 / row[2]), current.log_det
 
     _, log_det = jax.lax.scan(step, ridge, (*rows, sigma_sq))  # before each step
     is_on = (log_det - ridge.log_det <= math.log(16)).all((1, 2))  # I_h
-    on = is_on[:, None, None]
+    on_mask = is_on[:, None, None]
     size = jnp.minimum(1, beta * ridge.norm_inv(rows[0]))
     V_hat = jnp.take_along_axis(result.V_hat[:-1], trajectory.s[:-1, None], axis=1)[:, 0]
-    rest = V_hat - size[:, TILDE, 0] - mean[:, HAT, 0]
-    off = ~is_on
+    remainder = V_hat - size[:, TILDE, 0] - mean[:, HAT, 0]
+    is_off = ~is_on
     return Sums(
-        (on * size).sum(0),
-        (on * jnp.maximum(mean[:, :, 1:] - mean[:, :, :-1] ** 2, 0.0)).sum(0),  # not below 0 by rounding
-        (on * (mean - y)[:, :, :M]).sum(0),
-        off[-1].astype(float),
-        (is_on * rest).sum(),
-        jnp.where(off.any(), V_hat[off.argmax()], 0.0),
+        (on_mask * size).sum(0),
+        (on_mask * jnp.maximum(mean[:, :, 1:] - mean[:, :, :-1] ** 2, 0.0)).sum(0),  # not below 0 by rounding
+        (on_mask * (mean - y)[:, :, :M]).sum(0),
+        is_off[-1].astype(float),
+        (is_on * remainder).sum(),
+        jnp.where(is_off.any(), V_hat[is_off.argmax()], 0.0),
         V_hat[0],
     )
 

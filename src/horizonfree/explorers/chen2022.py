@@ -164,8 +164,8 @@ def search(space: Space, estimate: Estimate, last: Answer, sweeps: int) -> Answe
         return policy, reward, *best
 
     first = (last.policy, last.reward)
-    begin = (*first, *first, score(last.reward, last.policy))
-    *_, policy, reward, _ = jax.lax.fori_loop(0, sweeps, sweep, begin)
+    first_state = (*first, *first, score(last.reward, last.policy))
+    *_, policy, reward, _ = jax.lax.fori_loop(0, sweeps, sweep, first_state)
     return Answer(policy, reward, *pseudo_values(space, estimate, policy, reward, 0.0))
 
 
@@ -180,8 +180,8 @@ def pseudo_values(
         carry: tuple[Array, Array], x: tuple[Array, Array, Tables]
     ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         r, succ, tables = x
-        now = backup(space.horizon, estimate.beta, leak, carry, r, succ, tables)
-        return now, now
+        values = backup(space.horizon, estimate.beta, leak, carry, r, succ, tables)
+        return values, values
 
     inputs = (reward, space.succ[s, policy], tables)
     V, V_hat = jax.lax.scan(step, _end(space), inputs, reverse=True)[1]
@@ -210,13 +210,13 @@ def backup(
     H: int,
     beta: Float[Array, ""],
     leak: float,
-    after: tuple[Float[Array, " S"], Float[Array, " S"]],
+    next_values: tuple[Float[Array, " S"], Float[Array, " S"]],
     r: Float[Array, "..."],
     succ: Int[Array, "*pairs n"],
     tables: Tables,
 ) -> tuple[Float[Array, "*pairs"], Float[Array, "*pairs"]]:
     """V_h and Vhat_h from V_{h+1} and Vhat_{h+1}, of some pairs (s,a)."""
-    V, V_hat = after
+    V, V_hat = next_values
     x = pseudo_step(tables, V[succ], V_hat[succ], beta, float(H), leak, PAIRS_FIRST)
     return r + x.V, jnp.maximum(cap(x.u + x.bonus + x.V_hat, float(H), leak), 0)
 

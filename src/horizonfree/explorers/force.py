@@ -49,16 +49,16 @@ class Memory(eqx.Module):
         return cls(none, none, none, jnp.zeros((episodes, H)), jnp.zeros((H + 1, S)))
 
     def append(
-        self, model: LinearModel, trajectory: Trajectory, place: Int[Array, ""], precision: Float[Array, " H"]
+        self, model: LinearModel, trajectory: Trajectory, index: Int[Array, ""], precision: Float[Array, " H"]
     ) -> "Memory":
         """With one more episode; if the memory is full, unchanged; traced."""
-        seen = jnp.where(observed_steps(model, trajectory), precision, 0.0)
-        new = trajectory.s[:-1], trajectory.a, trajectory.s[1:], seen
+        weights = jnp.where(observed_steps(model, trajectory), precision, 0.0)
+        new = trajectory.s[:-1], trajectory.a, trajectory.s[1:], weights
         memory: Memory = eqx.tree_at(
             lambda x: (x.s, x.a, x.s_next, x.precision),
             self,
             tuple(
-                x.at[place].set(y, mode="drop")
+                x.at[index].set(y, mode="drop")
                 for x, y in zip((self.s, self.a, self.s_next, self.precision), new)
             ),
         )
@@ -124,8 +124,8 @@ def catoni(
 ) -> Float[Array, "*k"]:
     """Catoni's mean of the counted entries, 0 if there are none; traced."""
 
-    def halve(_: Array, between: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = between
+    def halve(_: Array, interval: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = interval
         z = (low + high) / 2
         y = jnp.where(is_counted, a[..., None] * (X - z[..., None]), 0.0)
         is_below = (jnp.sign(y) * jnp.log1p(jnp.abs(y) + y**2)).sum(-1) > 0
@@ -150,17 +150,17 @@ def optimism(
     H, S, A = model.space.sizes
     phi, wide = pairs(model), jnp.sqrt(model.dim) + 2
 
-    def back(V: Array, inputs: tuple[Array, Past]) -> tuple[Array, tuple[Array, Array]]:
+    def backup(V: Array, inputs: tuple[Array, Past]) -> tuple[Array, tuple[Array, Array]]:
         t, past = inputs
         w = past.vectors @ past.estimate(model, terms, V, past.vectors.T)
         k = (past.precision > 0).sum() + 1.0
         bonus = 3 * wide * terms.beta * past.norms(phi) + 3 * wide**2 * terms.v_min * terms.beta**2 / k**2
-        before = jnp.clip(phi @ w + bonus_scale * bonus, 0.0, float(H)).reshape(A, S)
-        Q = jnp.where(t < h, before, jnp.where(t == h, reward, 0.0))
+        optimistic = jnp.clip(phi @ w + bonus_scale * bonus, 0.0, float(H)).reshape(A, S)
+        Q = jnp.where(t < h, optimistic, jnp.where(t == h, reward, 0.0))
         return Q.max(0), (Q, Q.max(0))
 
     end = jnp.zeros(S)
-    _, (Q, V) = jax.lax.scan(back, end, (jnp.arange(H), Past.of(model, memory)), reverse=True)
+    _, (Q, V) = jax.lax.scan(backup, end, (jnp.arange(H), Past.of(model, memory)), reverse=True)
     return Q, jnp.concatenate([V, end[None]])
 
 
@@ -173,5 +173,5 @@ def precisions(
     k = (past.precision > 0).sum(-1) + 1.0
     doubt = past.norms(x)[:, 0] + terms.v_min * terms.beta / k**2
     mean = past.estimate(model, terms, jnp.asarray(memory.V)[1:], x)[:, 0]
-    later = jnp.maximum(20 * H * (mean + terms.beta * doubt), terms.v_min**2)
-    return 1 / jnp.where(k <= terms.L, 2.0 * H**2, later)
+    variance = jnp.maximum(20 * H * (mean + terms.beta * doubt), terms.v_min**2)
+    return 1 / jnp.where(k <= terms.L, 2.0 * H**2, variance)

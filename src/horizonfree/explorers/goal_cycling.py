@@ -46,8 +46,8 @@ class GoalCycling(Explorer):
     def choose(self, key: Array, model: Model, state: State, evidence: Evidence) -> State:
         """Aims count as visits, so that a pair that is hard to reach is not aimed at forever."""
         (H, S, A), visits = model.space.sizes, evidence.visits
-        tried = jnp.where(model.space.reachable[:, None], visits + state.aims, MAX_VISITS)
-        aim = jnp.zeros(S * A, bool).at[tried.argmin()].set(True).reshape(S, A)
+        totals = jnp.where(model.space.reachable[:, None], visits + state.aims, MAX_VISITS)
+        aim = jnp.zeros(S * A, bool).at[totals.argmin()].set(True).reshape(S, A)
         kernel = model.estimate(evidence)
 
         def step(W: Array, _: None) -> tuple[Array, tuple[Array, Array]]:

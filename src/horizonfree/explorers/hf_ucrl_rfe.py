@@ -204,10 +204,10 @@ class HFUCRLRFE(PlugIn):
         point: Point | AntichainPoint = Point(nothing_yet, jnp.int32(H - 1), jnp.zeros(S, bool))
         if self.oracle == "exhaustive":
             point = AntichainPoint(nothing_yet, jnp.zeros((H, S), bool))
-        zero, one = jnp.zeros((H + 1, S)), jnp.asarray(1.0)
+        zero, unit = jnp.zeros((H + 1, S)), jnp.asarray(1.0)
         f = jnp.zeros(model.space.succ.shape if self.oracle == "relaxed" else (0,))
-        result = SearchResult(point, zero, zero, f, one, one, self.largest_beta(model))
-        initial = Answer(result, one, jnp.zeros(model.dim), inv, one, jnp.int32(0))
+        result = SearchResult(point, zero, zero, f, unit, unit, self.largest_beta(model))
+        initial = Answer(result, unit, jnp.zeros(model.dim), inv, unit, jnp.int32(0))
         is_due = jnp.asarray(True) if self.lazy > 0 else None
         counts = jnp.int32(0), jnp.int32(0)
         interval = nested.initial_interval(model) if self.theta == "optimistic" else None
@@ -263,8 +263,10 @@ class HFUCRLRFE(PlugIn):
     ) -> tuple[SearchResult, Float[Array, ""]]:
         """The search over policies and single-step indicator rewards, from the last answer; and U at the start."""
         start = last.radius if self.homotopy else beta
-        how = {"chains": self.chains, "sweeps": self.sweeps}
-        x, U = search(key, model, theta, (inv[TILDE], inv[HAT]), beta, start, cast(Point, last.point), **how)
+        settings = {"chains": self.chains, "sweeps": self.sweeps}
+        x, U = search(
+            key, model, theta, (inv[TILDE], inv[HAT]), beta, start, cast(Point, last.point), **settings
+        )
         return last.after(x, beta), U
 
     def by_enumeration(
@@ -286,8 +288,8 @@ class HFUCRLRFE(PlugIn):
     ) -> SearchResult:
         """U in place of Vhat: its policy, and for each pair the function in [0,1]^S that is predicted worst there."""
         at_start = prepared.space.at_start
-        before = cast(Point, last.point)
-        point = Point(policy, before.step, before.target)
+        last_point = cast(Point, last.point)
+        point = Point(policy, last_point.step, last_point.target)
         f = jnp.moveaxis(prepared.box_f, (0, 1, 2), (2, 1, 0))
         upper = at_start(upper_bound(prepared, beta)[0])
         return SearchResult(point, jnp.zeros_like(U), U, f, at_start(U[0]), upper, beta)
@@ -381,9 +383,9 @@ class HFUCRLRFE(PlugIn):
             parts["total_variance"] = self.total_variance(model, answer)
             if parts["total_variance"] < U:
                 bound, least = "4T", parts["total_variance"]
-        why = "theta_k left its confidence balls" if answer.ball_ratio > 1 else None
+        reason = "theta_k left its confidence balls" if answer.ball_ratio > 1 else None
         terms = Terms(self.delta, self.constants, self.budget)
-        return claim(4 * least, parts, bound, terms, int(state.episode), why)
+        return claim(4 * least, parts, bound, terms, int(state.episode), reason)
 
     @x64
     def total_variance(self, model: MixtureModel, answer: Answer) -> float:

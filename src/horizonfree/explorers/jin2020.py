@@ -121,8 +121,8 @@ class Jin2020(Explorer):
         first, N = self.episodes(model.space)
         empty = self.empty(model)
         policies = jnp.zeros((min(first, N), H, S), jnp.int8 if A <= 127 else jnp.int32)
-        even, drawn = jnp.full((H, S, A), 1 / A), jnp.zeros(N, jnp.int32)
-        return State(even, jnp.ones(()), empty, empty, drawn, drawn, policies, jnp.int32(0))
+        uniform, draws = jnp.full((H, S, A), 1 / A), jnp.zeros(N, jnp.int32)
+        return State(uniform, jnp.ones(()), empty, empty, draws, draws, policies, jnp.int32(0))
 
     def empty(self, model: TabularModel) -> Frequencies:
         """No visits."""
@@ -137,15 +137,15 @@ class Jin2020(Explorer):
             draws = jax.random.randint(key_draw, (N,), 0, first, jnp.int32)
             return draws, jnp.sort(draws)
 
-        draws, kept = jax.lax.cond(state.episode == 0, draw, lambda x: (x.draws, x.kept), state)
-        state = eqx.tree_at(lambda x: (x.draws, x.kept), state, (draws, kept))
-        chosen: State = jax.lax.cond(
+        draws, stored = jax.lax.cond(state.episode == 0, draw, lambda x: (x.draws, x.kept), state)
+        state = eqx.tree_at(lambda x: (x.draws, x.kept), state, (draws, stored))
+        chosen_state: State = jax.lax.cond(
             state.episode < first,
             lambda x: self.aim(key_lot, model, x, first),
             lambda x: self.replay(model, x, first),
             state,
         )
-        return chosen
+        return chosen_state
 
     def aim(self, key: Array, model: TabularModel, state: State, first: int) -> State:
         """EULER's policy for the goal of this episode; stored if it was drawn."""
@@ -155,15 +155,15 @@ class Jin2020(Explorer):
         seen = jax.tree.map(lambda x, y: jnp.where(is_new, x, y), self.empty(model), state.euler)
         bounds = self.euler(key, model.space, seen, goal // S, goal % S)
         slot = self.slot(state, k, first)
-        place = (
+        next_slot = (
             jnp.where(state.kept[slot] == k, slot, len(state.policies)) if first > len(state.kept) else slot
         )
-        policies = state.policies.at[place].set(bounds.policy.astype(state.policies.dtype), mode="drop")
+        policies = state.policies.at[next_slot].set(bounds.policy.astype(state.policies.dtype), mode="drop")
         policy = jax.nn.one_hot(bounds.policy, model.space.num_actions, dtype=jnp.float64)
         reach = model.space.at_start(bounds.up[0])
         new = (policy, reach, seen, policies)
-        aimed: State = eqx.tree_at(lambda x: (x.policy, x.reach, x.euler, x.policies), state, new)
-        return aimed
+        next_state: State = eqx.tree_at(lambda x: (x.policy, x.reach, x.euler, x.policies), state, new)
+        return next_state
 
     def replay(self, model: TabularModel, state: State, first: int) -> State:
         """The policy that was drawn for this episode, uniform at its goal."""
@@ -172,8 +172,8 @@ class Jin2020(Explorer):
         goal = t // self.per_goal
         actions = state.policies[self.slot(state, t, first)]
         policy = jax.nn.one_hot(actions, A, dtype=jnp.float64).at[goal // S, goal % S].set(1 / A)
-        again: State = eqx.tree_at(lambda x: (x.policy, x.reach), state, (policy, jnp.zeros(())))
-        return again
+        next_state: State = eqx.tree_at(lambda x: (x.policy, x.reach), state, (policy, jnp.zeros(())))
+        return next_state
 
     def slot(self, state: State, t: Int[Array, ""], first: int) -> Int[Array, ""]:
         """The index at which the policy of EULER's episode t is stored: its first draw."""
@@ -204,12 +204,12 @@ class Jin2020(Explorer):
         goal = (steps == h)[:, None] & (jnp.arange(S) == s)
         caps = H - steps.astype(jnp.float64) if self.faithful else jnp.ones(H)
 
-        def back(
-            after: tuple[Array, Array], inputs: tuple[Array, ...]
+        def backup(
+            next_values: tuple[Array, Array], inputs: tuple[Array, ...]
         ) -> tuple[tuple[Array, Array], tuple[Array, ...]]:
             step, lot, is_goal, cap, prob, visits = inputs
             r = jnp.broadcast_to(is_goal[:, None], (S, A)).astype(jnp.float64)
-            high, low = backups(space, prob, visits.astype(jnp.float64), after, L, R, self.bonus_scale)
+            high, low = backups(space, prob, visits.astype(jnp.float64), next_values, L, R, self.bonus_scale)
             Q, lower = jnp.minimum(cap, r + high), jnp.maximum(0.0, r + low)
             if not self.faithful:  # from its goal on everything is known
                 Q, lower = (jnp.where(step < h, x, r) for x in (Q, lower))
@@ -219,7 +219,7 @@ class Jin2020(Explorer):
 
         end = jnp.zeros(S), jnp.zeros(S)
         inputs = steps, lots, goal, caps, *(seen.each_step(space, x) for x in (seen.prob, seen.visits))
-        _, (policy, up, lo) = jax.lax.scan(back, end, inputs, reverse=True)
+        _, (policy, up, lo) = jax.lax.scan(backup, end, inputs, reverse=True)
         return Optimism(policy, up, lo)
 
     def plan(
@@ -254,18 +254,18 @@ def backups(
     space: Space,
     prob: Float[Array, "n S A"],
     n: Float[Array, "S A"],
-    after: tuple[Float[Array, " S"], Float[Array, " S"]],
+    next_values: tuple[Float[Array, " S"], Float[Array, " S"]],
     L: Float[Array, ""],
     R: float,
     bonus_scale: float,
 ) -> tuple[Float[Array, "S A"], Float[Array, "S A"]]:
     """p_hat up' + b(up') and p_hat lo' - b(lo'), infinite where n < 2; traced."""
-    up, lo = (V[slots_first(space.succ)] for V in after)
+    up, lo = (V[slots_first(space.succ)] for V in next_values)
     is_known: Bool[Array, "S A"] = n >= 2
     m = jnp.where(is_known, n, 2.0)
-    apart = jnp.sqrt((prob * (up - lo) ** 2).sum(0))
+    spread = jnp.sqrt((prob * (up - lo) ** 2).sum(0))
     J, B_p, B_v = R * L / 3, R * jnp.sqrt(2 * L), jnp.sqrt(2 * L)
-    lower_order = R * L / (3 * (m - 1)) + ((4 * J + B_p) / jnp.sqrt(m) + B_v * apart) / jnp.sqrt(m)
+    lower_order = R * L / (3 * (m - 1)) + ((4 * J + B_p) / jnp.sqrt(m) + B_v * spread) / jnp.sqrt(m)
 
     def with_bonus(v: Float[Array, "n S A"], sign: float) -> Float[Array, "S A"]:
         mean, variance = moments(prob, v)
@@ -292,13 +292,13 @@ def values(
 ) -> Float[Array, "H S A"]:
     """Q of a policy in p_hat; traced."""
 
-    def back(V: Array, inputs: tuple[Array, ...]) -> tuple[Array, Array]:
+    def backup(V: Array, inputs: tuple[Array, ...]) -> tuple[Array, Array]:
         prob, r, weights = inputs
         Q = r + expect(space, prob, V)
         return (weights * Q).sum(-1), Q
 
     inputs = seen.each_step(space, seen.prob), reward, pi
-    return jax.lax.scan(back, jnp.zeros(space.num_states), inputs, reverse=True)[1]
+    return jax.lax.scan(backup, jnp.zeros(space.num_states), inputs, reverse=True)[1]
 
 
 def sufficient_episodes(

@@ -157,19 +157,21 @@ def value_iteration(
         {} if missing is None else {"missing": missing}
     )
     shared = {name: x[0] for name, x in tables.items() if len(x) == 1}
-    own = {name: x for name, x in tables.items() if len(x) > 1}
+    per_step = {name: x for name, x in tables.items() if len(x) > 1}
 
-    def step(V: Array, own: dict[str, Array]) -> tuple[Array, tuple[Array, Array]]:
-        now = shared | own
-        Q = (phi @ ((now["W"] @ (now["cross"] @ V)) @ now["W"])).reshape(A, S) + now["gain"]
+    def step(V: Array, per_step: dict[str, Array]) -> tuple[Array, tuple[Array, Array]]:
+        step_tables = shared | per_step
+        Q = (phi @ ((step_tables["W"] @ (step_tables["cross"] @ V)) @ step_tables["W"])).reshape(
+            A, S
+        ) + step_tables["gain"]
         if missing is not None:
-            Q = Q + now["missing"] * V.max()
+            Q = Q + step_tables["missing"] * V.max()
         Q = jnp.clip(Q, low, cap)
         V = Q.max(0)
         return V, (Q, V)
 
     end = jnp.zeros(S)
-    _, (Q, V) = jax.lax.scan(step, end, own, length=H, reverse=True)
+    _, (Q, V) = jax.lax.scan(step, end, per_step, length=H, reverse=True)
     return ValueIteration(Q, jnp.concatenate([V, end[None]]))
 
 
@@ -189,8 +191,8 @@ def greedy_random_ties(key: Array, Q: Float[Array, "H A S"]) -> Int[Array, "H S"
 
 def uniform_after(policy: Int[Array, "H S"], last: Int[Array, ""], num_actions: int) -> Float[Array, "H S A"]:
     """The policy up to a step, uniform actions after it; traced."""
-    after = (jnp.arange(len(policy)) > last)[:, None, None]
-    return jnp.where(after, 1 / num_actions, jax.nn.one_hot(policy, num_actions, dtype=jnp.float64))
+    is_after = (jnp.arange(len(policy)) > last)[:, None, None]
+    return jnp.where(is_after, 1 / num_actions, jax.nn.one_hot(policy, num_actions, dtype=jnp.float64))
 
 
 def plan(

@@ -54,9 +54,9 @@ def explored_with(model: MixtureModel, evidence: MixtureEvidence, delta: float) 
     valid, theta = model.valid, evidence.theta
     coords, p = coordinates(valid), jnp.maximum(valid.rows @ theta, TINY)
     slack = evidence.loss - jnp.log(delta * evidence.weights) + (evidence.since * jnp.log(p)).sum(-1)
-    used = evidence.episodes - evidence.starts
+    num_used = evidence.episodes - evidence.starts
     earliest = evidence.starts == evidence.starts.min()
-    j = jnp.where((used > 0) | earliest, slack / jnp.maximum(used, 1), jnp.inf).argmin()
+    j = jnp.where((num_used > 0) | earliest, slack / jnp.maximum(num_used, 1), jnp.inf).argmin()
     d = theta.shape[0]
     inv, log_det = jnp.zeros((d, d)), jnp.zeros(())
     if valid.num_free > 0:
@@ -73,7 +73,7 @@ def claim_in(space: Space, confidence: MixtureConfidence, uniform: Certificate) 
     if uniform.is_rejected:
         return uniform
     prepared = prepared_in(space, confidence)
-    U = float(space.at_start(np.asarray(_relaxed(prepared)[0])))
+    U = float(space.at_start(np.asarray(_relaxed_values(prepared)[0])))
     T = 0.0 if U == 0 else variance_bound(prepared, BETA)
     N = 0.0 if U == 0 else likelihood_ratio_bound(prepared, BETA)
     bounds = {"4U": 4 * U, "4T": 4 * T, "N": N, "evidence": uniform.eps}
@@ -84,8 +84,8 @@ def claim_in(space: Space, confidence: MixtureConfidence, uniform: Certificate) 
     method = f"likelihood sets, {best}"
     if round_up(eps) >= 1:
         return replace(uniform, method=method, parts=parts)
-    words = f"{EVERY_REWARD}: {bound_statement(eps, uniform.delta)}"
-    return replace(uniform, eps=eps, method=method, statement=words, parts=parts, forecast="")
+    statement = f"{EVERY_REWARD}: {bound_statement(eps, uniform.delta)}"
+    return replace(uniform, eps=eps, method=method, statement=statement, parts=parts, forecast="")
 
 
 def prepared_in(space: Space, confidence: MixtureConfidence) -> Prepared:
@@ -113,5 +113,5 @@ def _with_boxes(
 
 
 @jax.jit
-def _relaxed(prepared: Prepared) -> Float[Array, "H1 S"]:
+def _relaxed_values(prepared: Prepared) -> Float[Array, "H1 S"]:
     return relaxed(prepared, BETA)[1]

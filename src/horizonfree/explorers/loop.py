@@ -109,8 +109,8 @@ def simulate_block(
         return sampler.episode(key_episode, progress.state.policy, model.space)
 
     def play_later(progress: Progress, offset: Array) -> Trajectory:
-        later = Progress(progress.episode + offset, progress.state, progress.evidence)
-        return play(later, episode_keys(key, later)[1])
+        shifted = Progress(progress.episode + offset, progress.state, progress.evidence)
+        return play(shifted, episode_keys(key, shifted)[1])
 
     def learn(progress: Progress, records: Records, trajectory: Trajectory) -> tuple[Progress, Records]:
         i = progress.episode - first
@@ -121,18 +121,18 @@ def simulate_block(
         progress, records = carry
         key_choose, key_episode = episode_keys(key, progress)
         progress = choose_policy(explorer, model, key_choose, progress)
-        left = episodes_until_due(progress.state)
-        if left is None:
+        num_left = episodes_until_due(progress.state)
+        if num_left is None:
             return learn(progress, records, play(progress, key_episode))
         parallel = min(MAX_PARALLEL_EPISODES, size)
         trajectories = jax.vmap(lambda i: play_later(progress, i))(jnp.arange(parallel, dtype=jnp.int32))
-        number = jnp.clip(jnp.minimum(left, first + count - progress.episode), 1, parallel)
+        number = jnp.clip(jnp.minimum(num_left, first + count - progress.episode), 1, parallel)
 
         def learn_next(i: Array, carry: tuple[Progress, Records]) -> tuple[Progress, Records]:
             return learn(*carry, jax.tree.map(lambda x: x[i], trajectories))
 
-        after: tuple[Progress, Records] = jax.lax.fori_loop(0, number, learn_next, (progress, records))
-        return after
+        following: tuple[Progress, Records] = jax.lax.fori_loop(0, number, learn_next, (progress, records))
+        return following
 
     def is_unfinished(carry: tuple[Progress, Records]) -> Bool[Array, ""]:
         return carry[0].episode < first + count

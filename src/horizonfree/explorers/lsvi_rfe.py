@@ -80,12 +80,14 @@ class LSVIRFE(Explorer):
 
     def choose(self, key: Array, model: LinearModel, state: State, evidence: LinearEvidence) -> State:
         """Greedy in the uncertainty that is carried back, and the variances of the next transitions."""
-        fit, plain = Fit.of(state.weighted, LAM), Fit.of(current_sums(state.sums, evidence), LAM)
+        fit, unweighted = Fit.of(state.weighted, LAM), Fit.of(current_sums(state.sums, evidence), LAM)
         norms = jnp.sqrt(norms_sq(model, fit.W))
         Q, V = value_iteration(model, fit, 2 * jnp.minimum(1.0, RADIUS * norms), low=0.0, cap=1.0)
         doubt = jnp.minimum(1.0, 2 * RADIUS * norms)
-        doubt = doubt + jnp.minimum(1.0, RADIUS * jnp.sqrt(norms_sq(model, plain.W)))
-        sigma_sq = jnp.clip(value_variance(model, fit, plain, V[1:]) + doubt, 1 / model.space.horizon, 1.0)
+        doubt = doubt + jnp.minimum(1.0, RADIUS * jnp.sqrt(norms_sq(model, unweighted.W)))
+        sigma_sq = jnp.clip(
+            value_variance(model, fit, unweighted, V[1:]) + doubt, 1 / model.space.horizon, 1.0
+        )
         return State(
             greedy_random_ties(key, Q), model.space.at_start(V[0]), sigma_sq, state.weighted, state.sums
         )
@@ -98,8 +100,8 @@ class LSVIRFE(Explorer):
         weight = 1 / state.sigma_sq[h, trajectory.a, trajectory.s[:-1]]
         weighted = state.weighted.learn(model, trajectory, weight)
         sums = update_own_sums(state.sums, model, trajectory)
-        after = State(state.policy, state.value, state.sigma_sq, weighted, sums)
-        return after, Info({"V": state.value, "weight": weight.mean()})
+        following = State(state.policy, state.value, state.sigma_sq, weighted, sums)
+        return following, Info({"V": state.value, "weight": weight.mean()})
 
     def plan(
         self, model: LinearModel, state: State, evidence: LinearEvidence, reward: Float[Array, "H S A"]
@@ -112,7 +114,9 @@ class LSVIRFE(Explorer):
         return None
 
 
-def value_variance(model: LinearModel, fit: Fit, plain: Fit, V: Float[Array, "H S"]) -> Float[Array, "H A S"]:
+def value_variance(
+    model: LinearModel, fit: Fit, unweighted: Fit, V: Float[Array, "H S"]
+) -> Float[Array, "H A S"]:
     """m2 - m1^2, about the variance of the next value after every pair; traced."""
-    m1, m2 = (jnp.clip(x.predict(model, v), 0.0, 1.0) for x, v in ((fit, V), (plain, V**2)))
+    m1, m2 = (jnp.clip(x.predict(model, v), 0.0, 1.0) for x, v in ((fit, V), (unweighted, V**2)))
     return m2 - m1**2

@@ -65,9 +65,9 @@ class Frequencies(eqx.Module):
         if successors is None or successors >= n or model.is_support_known:
             return cls(visits, jnp.broadcast_to(possible / possible.sum(0), (tables, n, S, A)))
         is_known = (possible.sum(0) == 1) & (jnp.arange(successors)[:, None, None] == 0)
-        known = jnp.where(possible, slots_first(space.succ), 0).max(0)
+        first_slots = jnp.where(possible, slots_first(space.succ), 0).max(0)
         prob = jnp.broadcast_to(is_known.astype(jnp.float64), (tables, successors, S, A))
-        return cls(visits, prob, jnp.where(is_known, known, S).astype(jnp.int32), jnp.int32(0))
+        return cls(visits, prob, jnp.where(is_known, first_slots, S).astype(jnp.int32), jnp.int32(0))
 
     def learn(
         self, space: Space, trajectory: Trajectory, *, is_counted: Array | bool = True
@@ -134,8 +134,8 @@ def expect(
     `unseen_rows` of filled lists are uniform over the states that can follow any pair.
     """
     if succ is not None:
-        anywhere = space.support.any((0, 1))
-        return (prob * V[succ]).sum(0) + unseen_rows * ((anywhere * V).sum() / anywhere.sum())
+        can_follow = space.support.any((0, 1))
+        return (prob * V[succ]).sum(0) + unseen_rows * ((can_follow * V).sum() / can_follow.sum())
     if space.is_dense:
         return jnp.einsum("nsa,n->sa", prob, V)
     return (prob * V[slots_first(space.succ)]).sum(0)
@@ -148,7 +148,7 @@ def assign_slots(
     n, S, _ = succ.shape
     steps = trajectory.s[:-1], trajectory.a, trajectory.s[1:], is_seen
 
-    def place(succ: Array, step: tuple[Array, ...]) -> tuple[Array, Array]:
+    def assign(succ: Array, step: tuple[Array, ...]) -> tuple[Array, Array]:
         s, a, s_next, is_seen = step
         fits = (succ[:, s, a] == s_next) | (succ[:, s, a] == S)
         slot = jnp.where(fits.any() & is_seen, fits.argmax(), n).astype(jnp.int32)
@@ -159,7 +159,7 @@ def assign_slots(
 
     is_there = succ[:, steps[0], steps[1]].T == steps[2][:, None]
     is_old = (is_there.any(-1) | ~is_seen).all()
-    result: tuple[Array, Array] = jax.lax.cond(is_old, find, lambda x: jax.lax.scan(place, x, steps), succ)
+    result: tuple[Array, Array] = jax.lax.cond(is_old, find, lambda x: jax.lax.scan(assign, x, steps), succ)
     return result
 
 
@@ -198,13 +198,13 @@ def propagate_errors(
     is_shared = len(frequencies.visits) == 1
 
     def step(V: Array, inputs: tuple[Array, ...]) -> tuple[Array, Array]:
-        scale, cap, *own = inputs
-        prob, blank, b = (x[0] for x in tables) if is_shared else own
+        scale, cap, *step_tables = inputs
+        prob, blank, b = (x[0] for x in tables) if is_shared else step_tables
         X = jnp.minimum(cap, scale * b + factor * expect(space, prob, V, frequencies.succ, blank))
         return X.max(-1), X
 
-    own = () if is_shared else tables
-    V, X = jax.lax.scan(step, jnp.zeros(S), (scales, caps, *own), reverse=True)
+    step_tables = () if is_shared else tables
+    V, X = jax.lax.scan(step, jnp.zeros(S), (scales, caps, *step_tables), reverse=True)
     return Errors(X, greedy_random_ties(lots, X), space.at_start(V))
 
 
@@ -285,8 +285,8 @@ class ErrorExplorer(Explorer):
         seen = state.seen.learn(model.space, trajectory)
         places = seen.places(trajectory)
         bonus = state.bonus.at[places].set(self.bonus(model, seen.visits[places]))
-        after = State(state.policy, state.error, seen, bonus, state.episode + 1)
-        return after, Info({self.number: state.error})
+        following = State(state.policy, state.error, seen, bonus, state.episode + 1)
+        return following, Info({self.number: state.error})
 
     def plan(
         self, model: TabularModel, state: State, evidence: TabularEvidence, reward: Float[Array, "H S A"]

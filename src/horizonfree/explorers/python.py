@@ -102,8 +102,8 @@ def choose_python(explorer: PythonExplorer, model: Model, key: Array, progress: 
     state, evidence = read_only(progress.state.memory), read_only(progress.evidence)
     policy = explorer.choose(rng, read_only(model), state, evidence)
     table = policy_table(policy, *model.space.sizes)
-    chosen = PythonState(probabilities(table, model.space.num_actions).astype(np.float64), state)
-    return Progress(progress.episode, chosen, progress.evidence)
+    choice = PythonState(probabilities(table, model.space.num_actions).astype(np.float64), state)
+    return Progress(progress.episode, choice, progress.evidence)
 
 
 def update_python(
@@ -111,15 +111,15 @@ def update_python(
 ) -> tuple[Progress, Records]:
     """Learn from an episode, simulated or not."""
     evidence = _update(*to_device((model, progress.evidence, trajectory)))
-    before = progress.state.memory
-    copies = {name: np.array(x) for name, x in before.items()}  # which the explorer may change
+    old_memory = progress.state.memory
+    copies = {name: np.array(x) for name, x in old_memory.items()}  # which the explorer may change
     result = explorer.update(read_only(model), copies, read_only(evidence), read_only(trajectory))
     if not (isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping)):
         raise OptionError(
             f"{type(explorer).__name__}.update returns {short_repr(result)}; it must return the state and a dictionary "
             "of numbers, such as (state, {})"
         )
-    memory = _checked_memory(explorer, result[0], before)
+    memory = _checked_memory(explorer, result[0], old_memory)
     numbers = {str(name): _number(explorer, name, x) for name, x in result[1].items()}
     return Progress(progress.episode + 1, PythonState(progress.state.policy, memory), evidence), numbers
 
@@ -140,12 +140,12 @@ def simulate_several(
     done: tuple[Progress, list[Records]] = progress, []
     for _ in range(count):
         try:
-            after, numbers = one_more(done[0])
+            following, numbers = one_more(done[0])
         except BaseException as error:
             if not done[1]:
                 raise
             return done[0], _stack(done[1]), error
-        done = after, [*done[1], numbers]
+        done = following, [*done[1], numbers]
     return done[0], _stack(done[1]), None
 
 
@@ -180,8 +180,8 @@ def _play(model: Model, sampler: Sampler, key: Array, progress: Progress) -> Tra
 
 @jit
 def _update(model: Model, evidence: Evidence, trajectory: Trajectory) -> Evidence:
-    after: Evidence = model.update(evidence, trajectory)
-    return after
+    updated: Evidence = model.update(evidence, trajectory)
+    return updated
 
 
 @jit
@@ -189,7 +189,7 @@ def _estimate(model: Model, evidence: Evidence) -> Kernel:
     return model.estimate(evidence)
 
 
-def _checked_memory(explorer: PythonExplorer, memory: Any, before: Any) -> dict[str, np.ndarray]:
+def _checked_memory(explorer: PythonExplorer, memory: Any, old_memory: Any) -> dict[str, np.ndarray]:
     """The state as arrays by name, which have the shapes and types of the state before."""
     name = type(explorer).__name__
     require(
@@ -199,16 +199,16 @@ def _checked_memory(explorer: PythonExplorer, memory: Any, before: Any) -> dict[
         "a dictionary of arrays by name",
     )
     arrays = {key: check_real(x, f"state[{key!r}] of {name}") for key, x in sorted(memory.items())}
-    if before is not None:
-        for key in sorted({*arrays, *before}):
-            now, was = (
+    if old_memory is not None:
+        for key in sorted({*arrays, *old_memory}):
+            layout, was = (
                 "missing" if x is None else f"{x.dtype}{list(x.shape)}"
-                for x in (arrays.get(key), before.get(key))
+                for x in (arrays.get(key), old_memory.get(key))
             )
-            if now != was:
+            if layout != was:
                 raise OptionError(
-                    f"state[{key!r}] of {name} was {was} and is {now}; the arrays of a state keep their names, shapes "
-                    "and types, so that a run can be stored"
+                    f"state[{key!r}] of {name} was {was} and is {layout}; the arrays of a state keep their "
+                    "names, shapes and types, so that a run can be stored"
                 )
     return arrays
 

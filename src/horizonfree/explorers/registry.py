@@ -191,8 +191,10 @@ def find_entry(name: str) -> Entry:
         installed = installed_explorers()
         if name in installed:
             return installed[name]
-    known = {**EXPLORERS, **installed_explorers()}
-    raise UnknownNameError(f"no explorer is called {short_repr(name)}; {suggestion(short_repr(name), known)}")
+    entries = {**EXPLORERS, **installed_explorers()}
+    raise UnknownNameError(
+        f"no explorer is called {short_repr(name)}; {suggestion(short_repr(name), entries)}"
+    )
 
 
 def label(name: str, options: Mapping[str, Any] = MappingProxyType({})) -> str:
@@ -208,19 +210,19 @@ def setting_label(name: str, entry: Mapping[str, Any]) -> str:
 
 def display_marks(name: str, options: Mapping[str, Any] = MappingProxyType({}), view: str = "") -> str:
     """The text behind a name in tables: a reconstruction, values of marked options, how it sees the problem."""
-    entry, words = EXPLORERS.get(current_name(name)), list[str]()
+    entry, marks = EXPLORERS.get(current_name(name)), list[str]()
     if entry is not None:
-        words += ["reconstruction"] if entry.is_reconstruction else []
-        words += [f"{x} {options[x] if x in options else entry.options[x]}" for x in entry.marks]
-    words += [view] if view else []
-    return f" ({', '.join(words)})" if words else ""
+        marks += ["reconstruction"] if entry.is_reconstruction else []
+        marks += [f"{x} {options[x] if x in options else entry.options[x]}" for x in entry.marks]
+    marks += [view] if view else []
+    return f" ({', '.join(marks)})" if marks else ""
 
 
 def describe(explorer: "Explorer") -> tuple[str, dict[str, Any]]:
     """The name of an explorer and all its options; make_explorer(name, **options) is the inverse."""
     path = f"{type(explorer).__module__}:{type(explorer).__qualname__}"
-    known = EXPLORERS if path.startswith(f"{__package__}.") else installed_explorers()
-    for name, entry in known.items():
+    entries = EXPLORERS if path.startswith(f"{__package__}.") else installed_explorers()
+    for name, entry in entries.items():
         if path == entry.path and all(getattr(explorer, x) == y for x, y in entry.fixed.items()):
             return name, {option: getattr(explorer, option) for option in entry.options}
     return path, {x.name: getattr(explorer, x.name) for x in dataclasses.fields(explorer)}
@@ -238,8 +240,8 @@ def stored_options(name: str, options: Mapping[str, Any]) -> tuple[dict[str, Any
         for key, x in options.items()
         if isinstance(x, np.ndarray) or hasattr(x, "__array__")
     }
-    plain = {key: x for key, x in options.items() if key not in arrays}
-    for key, x in plain.items():
+    scalars = {key: x for key, x in options.items() if key not in arrays}
+    for key, x in scalars.items():
         try:
             json.dumps(x, allow_nan=False)
         except (TypeError, ValueError):
@@ -247,15 +249,15 @@ def stored_options(name: str, options: Mapping[str, Any]) -> tuple[dict[str, Any
                 f"option {key} of explorer {name} is {short_repr(x)}, which cannot be stored; options are numbers, "
                 "text, or NumPy arrays"
             ) from None
-    return plain, arrays
+    return scalars, arrays
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:
     """Raise if the explorer does not have one of the options."""
-    known = find_entry(name).options
+    allowed = find_entry(name).options
     for option in options:
-        if option not in known:
-            advice = suggestion(option, known) if known else "it has none"
+        if option not in allowed:
+            advice = suggestion(option, allowed) if allowed else "it has none"
             raise UnknownNameError(f"explorer {name!r} has no option {option!r}; {advice}")
 
 

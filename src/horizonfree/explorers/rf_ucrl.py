@@ -79,9 +79,9 @@ class RFUCRL(ErrorExplorer):
     def bounds(self, model: TabularModel, seen: Frequencies) -> tuple[float, float]:
         """E_1 and U_1 at the start as the theorem has them; on the host."""
         H = model.space.horizon
-        both = (max_remaining_reward(H), jnp.minimum(max_remaining_reward(H), 1.0))
+        caps = (max_remaining_reward(H), jnp.minimum(max_remaining_reward(H), 1.0))
         model, seen = to_device((model, seen))
-        E, U = (float(_first(self, model, seen, largest)) for largest in both)
+        E, U = (float(_first(self, model, seen, largest)) for largest in caps)
         return E, U
 
     def errors(

@@ -115,8 +115,8 @@ class RFLIN(Explorer):
         H, d = model.space.horizon, model.dim
         budget = check_budget(self.budget, "in all, which steps and epochs share")
         if self.constants == "paper":
-            printed = self.paper_schedule(model)
-            return Epochs(np.tile(printed.lengths, (H, 1)), np.array(printed.gamma_sq))
+            paper_epochs = self.paper_schedule(model)
+            return Epochs(np.tile(paper_epochs.lengths, (H, 1)), np.array(paper_epochs.gamma_sq))
         return practical_epochs(budget, H, d)
 
     def paper_schedule(self, model: LinearModel) -> theory.Schedule:
@@ -140,42 +140,42 @@ class RFLIN(Explorer):
 
     def choose(self, key: Array, model: LinearModel, state: State, evidence: LinearEvidence) -> State:
         """The regret minimiser's policy for what is not covered at the step of the epoch."""
-        now = self.schedule(model).at(state.episode)
+        position = self.schedule(model).at(state.episode)
         reward = jnp.where(
-            state.is_left, jnp.minimum(1.0, uncertainty(model, state.gram) / now.gamma_sq), 0.0
+            state.is_left, jnp.minimum(1.0, uncertainty(model, state.gram) / position.gamma_sq), 0.0
         )
         memory = state.memory
         if memory is None:
             fit = Fit.of(current_sums(state.sums, evidence), LAM)
-            Q, V = lsvi_ucb(model, fit, reward, now.step, RADIUS * self.bonus_scale)
+            Q, V = lsvi_ucb(model, fit, reward, position.step, RADIUS * self.bonus_scale)
         else:
-            terms = force.Terms.of(model, now.length, self.delta)
-            Q, V = force.optimism(model, memory, terms, reward, now.step, self.bonus_scale)
+            terms = force.Terms.of(model, position.length, self.delta)
+            Q, V = force.optimism(model, memory, terms, reward, position.step, self.bonus_scale)
             memory = eqx.tree_at(lambda x: x.V, memory, V)
-        policy = uniform_after(greedy_random_ties(key, Q), now.step, model.space.num_actions)
+        policy = uniform_after(greedy_random_ties(key, Q), position.step, model.space.num_actions)
         new = policy, model.space.at_start(V[0]), memory
-        chosen: State = eqx.tree_at(
+        chosen_state: State = eqx.tree_at(
             lambda x: (x.policy, x.reach, x.memory), state, new, is_leaf=lambda x: x is None
         )
-        return chosen
+        return chosen_state
 
     def update(
         self, model: LinearModel, state: State, evidence: LinearEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """One more row of every step; at the end of an epoch what is covered leaves X."""
         epochs = self.schedule(model)
-        now, after = epochs.at(state.episode), epochs.at(state.episode + 1)
-        is_over = (now.step != after.step) | (now.epoch != after.epoch)
-        x = rows(model, trajectory)[now.step]
+        position, next_position = epochs.at(state.episode), epochs.at(state.episode + 1)
+        is_over = (position.step != next_position.step) | (position.epoch != next_position.epoch)
+        x = rows(model, trajectory)[position.step]
         gram = state.gram + x[:, None] * x
-        is_left = state.is_left & (uncertainty(model, gram) > now.gamma_sq)
-        is_left = jnp.where(is_over, is_left | (now.step != after.step), state.is_left)
-        memory = self.update_memory(model, state, trajectory, now, is_over)
+        is_left = state.is_left & (uncertainty(model, gram) > position.gamma_sq)
+        is_left = jnp.where(is_over, is_left | (position.step != next_position.step), state.is_left)
+        memory = self.update_memory(model, state, trajectory, position, is_over)
         sums = update_own_sums(state.sums, model, trajectory)
         gram = jnp.where(is_over, 0.0, gram)
         new = State(state.policy, state.reach, sums, gram, is_left, memory, state.episode + 1)
         uncovered = state.is_left.sum(dtype=jnp.int32)
-        places = {"step": now.step + 1, "epoch": now.epoch + 1}
+        places = {"step": position.step + 1, "epoch": position.epoch + 1}
         return new, Info({"reach": state.reach, **places, "uncovered": uncovered})
 
     def update_memory(
@@ -191,8 +191,8 @@ class RFLIN(Explorer):
             return None
         terms = force.Terms.of(model, now.length, self.delta)
         precision = force.precisions(model, state.memory, terms, trajectory)
-        place = (state.episode - now.start).astype(jnp.int32)
-        memory = state.memory.append(model, trajectory, place, precision)
+        index = (state.episode - now.start).astype(jnp.int32)
+        memory = state.memory.append(model, trajectory, index, precision)
         precision = jnp.where(is_over, 0.0, memory.precision)
         result: force.Memory = eqx.tree_at(lambda x: x.precision, memory, precision)
         return result
@@ -208,16 +208,18 @@ class RFLIN(Explorer):
         """eps after H sum K_i episodes, if the constants that the paper leaves open were 1."""
         if self.constants != "paper":
             return None
-        needed = theory.rflin_episodes(self.paper_schedule(model), model.space.horizon)
-        is_enough = int(state.episode) >= needed and self.regmin == "force" and self.steps == "own"
-        text = f"a gap of {self.eps:g} would need about {needed:.2g} episodes with FORCE and own steps"
+        num_needed = theory.rflin_episodes(self.paper_schedule(model), model.space.horizon)
+        is_enough = int(state.episode) >= num_needed and self.regmin == "force" and self.steps == "own"
+        text = f"a gap of {self.eps:g} would need about {num_needed:.2g} episodes with FORCE and own steps"
         statement = (
             f"suboptimality at most {round_up_text(self.eps)} ({confidence_of(self.delta)}) for linear rewards"
             if is_enough
             else f"vacuous: {text}"
         )
         method = "paper (constants that it leaves open are 1)"
-        return Certificate(self.eps if is_enough else 1.0, self.delta, method, statement, {"needed": needed})
+        return Certificate(
+            self.eps if is_enough else 1.0, self.delta, method, statement, {"needed": num_needed}
+        )
 
 
 class EpochPosition(eqx.Module):
@@ -251,18 +253,18 @@ class Epochs(eqx.Module):
 def practical_epochs(budget: int, H: int, d: int) -> Epochs:
     """Epochs that share a budget, in the ratio 8:4:2:1 for each step."""
     weights = 2.0 ** -np.arange(1, EPOCHS + 1)
-    each = apportion(budget, np.ones(H))
-    lengths = np.stack([apportion(int(K), weights) for K in each])
+    step_lengths = apportion(budget, np.ones(H))
+    lengths = np.stack([apportion(int(K), weights) for K in step_lengths])
     return Epochs(lengths, 4.0 ** np.arange(1, EPOCHS + 1) * d * weights.sum() * H / budget)
 
 
 def apportion(total: int, weights: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     """Integers in these proportions that sum to the total (largest remainders)."""
     exact = total * weights / weights.sum()
-    down: np.ndarray = np.floor(exact)
-    order = np.argsort(down - exact, kind="stable")
-    down[order[: total - int(down.sum())]] += 1
-    return down
+    rounded: np.ndarray = np.floor(exact)
+    order = np.argsort(rounded - exact, kind="stable")
+    rounded[order[: total - int(rounded.sum())]] += 1
+    return rounded
 
 
 def uncertainty(model: LinearModel, gram: Float[Array, "d d"]) -> Float[Array, "A S"]:

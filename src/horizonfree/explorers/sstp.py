@@ -124,37 +124,37 @@ class SSTP(Explorer):
         )
         iota = jnp.log(2 / self.delta)
 
-        def back(V: Array, lot: Array) -> tuple[Array, Array]:
+        def backup(V: Array, lot: Array) -> tuple[Array, Array]:
             mean, variance = moments(prob, V[slots_first(model.space.succ)])
             b = self.bonus_scale * (C1 * jnp.sqrt(variance * iota / n) + C3 * iota / n)
-            Q = jnp.where(is_goal, 1.0, jnp.minimum(1.0, mean + jnp.where(known, 0.0, b)))
+            Q = jnp.where(is_goal, 1.0, jnp.minimum(1.0, mean + jnp.where(is_known, 0.0, b)))
             return Q.max(-1), greedy_random_ties(lot, Q)
 
         s, a = model.pairs.T
-        known = jnp.ones(model.space.sizes[1:], bool).at[s, a].set(False)
+        is_known = jnp.ones(model.space.sizes[1:], bool).at[s, a].set(False)
         lots = jax.random.bits(key, (H, S), jnp.uint32)
-        V, policy = jax.lax.scan(back, jnp.zeros(S), lots, reverse=True)
+        V, policy = jax.lax.scan(backup, jnp.zeros(S), lots, reverse=True)
         new = policy, model.space.at_start(V), evidence.visits.astype(jnp.int32), jnp.asarray(False)
-        chosen: State = eqx.tree_at(lambda x: (x.policy, x.reach, x.planned, x.is_due), state, new)
-        return chosen
+        chosen_state: State = eqx.tree_at(lambda x: (x.policy, x.reach, x.planned, x.is_due), state, new)
+        return chosen_state
 
     def update(
         self, model: TabularModel, state: State, evidence: TabularEvidence, trajectory: Trajectory
     ) -> tuple[State, Info]:
         """Pairs with enough visits are finished; a stage ends with its episodes, or without goals."""
-        before = self.goals(model, state.stage, state.planned)
+        goals_before = self.goals(model, state.stage, state.planned)
         goals = self.goals(model, state.stage, evidence.visits)
         is_wanted = jnp.zeros_like(goals).at[tuple(model.pairs.T)].set(True)
         finished = jnp.where(is_wanted & ~goals & (state.finished == 0), state.stage, state.finished)
         is_over = ((state.spent + 1 >= self.episodes) | ~goals.any()) & (state.stage < self.stages)
         has_doubled = (evidence.visits >= 2 * jnp.maximum(state.planned, 1)).any()
-        is_due = is_over | has_doubled | (goals != before).any()
+        is_due = is_over | has_doubled | (goals != goals_before).any()
         stage, spent = (
             jnp.where(is_over, state.stage + 1, state.stage),
             jnp.where(is_over, 0, state.spent + 1),
         )
         new = State(state.policy, state.reach, stage, spent, state.planned, finished, is_due)
-        return new, Info({"reach": state.reach, "goals": before.sum(dtype=jnp.int32)})
+        return new, Info({"reach": state.reach, "goals": goals_before.sum(dtype=jnp.int32)})
 
     def covered(self, model: TabularModel, evidence: TabularEvidence) -> Kernel:
         """p_hat, zero in pairs with fewer visits than the last stage requires; traced."""

@@ -62,9 +62,9 @@ class TabularDesign(Explorer):
         H = model.space.horizon
         reward = jnp.where(jnp.arange(H)[:, None, None] < H - 1, bonus, 0.0)
         n, support = evidence.visits[..., None], model.space.support
-        known = support & (support.sum(-1, keepdims=True) == 1)
+        is_known = support & (support.sum(-1, keepdims=True) == 1)
         # zero for pairs without visits, unless their successor is known
-        kernel = model.space.kernel(jnp.where(n > 0, evidence.counts / jnp.maximum(n, 1), known))
+        kernel = model.space.kernel(jnp.where(n > 0, evidence.counts / jnp.maximum(n, 1), is_known))
         policy, V = optimal_jax(kernel, reward, TIE)
         return State(policy, model.space.at_start(V[0]), 1 + evidence.episodes // EPISODES_PER_POLICY)
 
@@ -72,9 +72,9 @@ class TabularDesign(Explorer):
         """Approximately the radius of every pair's confidence ball; traced."""
         s, a = model.pairs.T
         N = evidence.counts[s, a]
-        n, seen = N.sum(-1), (N > 0).sum(-1)
+        n, num_seen = N.sum(-1), (N > 0).sum(-1)
         L = jnp.log(max(model.num_unknown, 1) / self.delta)
-        bonus = jnp.where(n > 0, (PER_SUCCESSOR * (seen - 1) + L) / jnp.maximum(n, 1), UNSEEN_PAIR * L)
+        bonus = jnp.where(n > 0, (PER_SUCCESSOR * (num_seen - 1) + L) / jnp.maximum(n, 1), UNSEEN_PAIR * L)
         return jnp.zeros(model.space.sizes[1:]).at[s, a].set(bonus)
 
     def update(

@@ -135,12 +135,10 @@ class Wang2020(Explorer):
         if not self.is_paper:
             return None
         sizes, k = (model.phi.shape[-1], model.space.horizon), int(state.episode)
-        needed = theory.wang_episodes(self.eps, self.delta, *sizes)
+        num_needed = theory.wang_episodes(self.eps, self.delta, *sizes)
         eps = theory.wang_accuracy(k, self.delta, *sizes)
-        text = (
-            f"a gap of {self.eps:g} would need about {needed:.2g} episodes, if the constants left open were 1"
-        )
+        text = f"a gap of {self.eps:g} would need about {num_needed:.2g} episodes, if the constants left open were 1"
         statement = (
             f"vacuous: {text}" if round_up(eps) >= 1 else f"no guarantee: {round_up_text(eps)} now; {text}"
         )
-        return Certificate(eps, self.delta, METHOD, statement, {"needed": needed})
+        return Certificate(eps, self.delta, METHOD, statement, {"needed": num_needed})

@@ -96,14 +96,14 @@ def _table_of_function(space: Space, function: Any) -> Float[np.ndarray, "S A S"
     _, S, A = space.sizes
     table = np.zeros((S, A, S))
     for s, a, j in zip(*np.nonzero(np.asarray(space.support))):
-        where = int(s), int(a), int(space.succ[s, a, j])
+        entry = int(s), int(a), int(space.succ[s, a, j])
         if space.acts is not None and space.acts[s, a] != a:
             continue
         try:
-            table[where] = function(*where)
+            table[entry] = function(*entry)
         except Exception as error:  # of the caller's function
             raise RewardError(
-                f"transition gives no number at (s, a, s') = {where}: {type(error).__name__}: {error}"
+                f"transition gives no number at (s, a, s') = {entry}: {type(error).__name__}: {error}"
             ) from error
     return table
 
@@ -125,19 +125,19 @@ def split_payments(
 
     _, S, A = space.sizes
     s, a, j = np.nonzero(np.asarray(space.support))
-    pair, to = s * A + a, np.asarray(space.succ)[s, a, j]
-    value, size = t[s, a, to], S * A + S
-    joined = sp.coo_array((np.ones(len(pair)), (pair, S * A + to)), (size, size))
+    pair, successors = s * A + a, np.asarray(space.succ)[s, a, j]
+    value, size = t[s, a, successors], S * A + S
+    joined = sp.coo_array((np.ones(len(pair)), (pair, S * A + successors)), (size, size))
     part = connected_components(joined, directed=False)[1]
     g, f = np.full(S * A, np.nan), np.full(S, np.nan)
     g[np.unique(part[: S * A], return_index=True)[1]] = 0.0
     while np.isnan(g).any():
-        known = ~np.isnan(g[pair])
-        f[to[known]] = (value - g[pair])[known]
-        known = ~np.isnan(f[to]) & np.isnan(g[pair])
-        g[pair[known]] = (value - f[to])[known]
-    f[to] = value - g[pair]
-    if np.abs(g[pair] + f[to] - value).max() > RELATIVE_TOLERANCE * np.ptp(value):
+        is_known = ~np.isnan(g[pair])
+        f[successors[is_known]] = (value - g[pair])[is_known]
+        is_known = ~np.isnan(f[successors]) & np.isnan(g[pair])
+        g[pair[is_known]] = (value - f[successors])[is_known]
+    f[successors] = value - g[pair]
+    if np.abs(g[pair] + f[successors] - value).max() > RELATIVE_TOLERANCE * np.ptp(value):
         return None
     return g.reshape(S, A), np.nan_to_num(f)
 
@@ -155,9 +155,11 @@ def lift_payments(space: Space, t: Float[np.ndarray, "S A S"]) -> PaymentLift:
     """States with what they can be entered with; those that nothing leads to once, with nothing."""
     _, S, A = space.sizes
     s, a, j = np.nonzero(np.asarray(space.support))
-    to = np.asarray(space.succ)[s, a, j]
-    alone = np.setdiff1d(np.arange(S), to)
-    entries = np.stack([np.r_[to, alone], np.r_[t[s, a, to], np.zeros(len(alone))]], axis=1)
+    successors = np.asarray(space.succ)[s, a, j]
+    without_entry = np.setdiff1d(np.arange(S), successors)
+    entries = np.stack(
+        [np.r_[successors, without_entry], np.r_[t[s, a, successors], np.zeros(len(without_entry))]], axis=1
+    )
     states, which = np.unique(entries, axis=0, return_inverse=True)
     check_size(
         len(states) * A * space.succ.shape[2],
@@ -168,7 +170,7 @@ def lift_payments(space: Space, t: Float[np.ndarray, "S A S"]) -> PaymentLift:
     origin = states[:, 0].astype(np.int64)
     first = np.searchsorted(origin, np.arange(S))
     land = np.broadcast_to(first, (S, A, S)).copy()
-    land[s, a, to] = which.reshape(-1)[: len(to)]
+    land[s, a, successors] = which.reshape(-1)[: len(successors)]
     initial = np.zeros(len(states))
     initial[first] = space.starts() if space.initial is None else np.asarray(space.initial)
     return PaymentLift(
@@ -232,11 +234,11 @@ class Event:
             f"an event of {self.steps:,} steps needs {numbers:,} numbers",
             "ask for fewer steps",
         )
-        worth = self.pays if self.is_max else Worth(*(1.0 - x for x in self.pays))
+        outcome_values = self.pays if self.is_max else Worth(*(1.0 - x for x in self.pays))
         table = np.zeros((self.steps + 1, 2 * S, A))
-        table[:, :S][:, self.decided == WON] = worth.won
-        table[:, :S][:, self.decided == LOST] = worth.lost
-        table[-1, :S][self.decided == OPEN] = worth.open
+        table[:, :S][:, self.decided == WON] = outcome_values.won
+        table[:, :S][:, self.decided == LOST] = outcome_values.lost
+        table[-1, :S][self.decided == OPEN] = outcome_values.open
         return table
 
     def lift(self, space: Space) -> "EventLift":
@@ -264,12 +266,12 @@ class EventLift(Lift):
             "ask for fewer events",
         )
         origin = np.tile(np.arange(S), copies)
-        now = sum(2**i * (event.decided != OPEN).astype(np.int64) for i, event in enumerate(events))
-        onward = np.arange(copies).repeat(S) | np.tile(now, copies)
+        decided_bits = sum(2**i * (event.decided != OPEN).astype(np.int64) for i, event in enumerate(events))
+        onward = np.arange(copies).repeat(S) | np.tile(decided_bits, copies)
         initial = np.zeros(copies * S)
         initial[:S] = space.starts() if space.initial is None else np.asarray(space.initial)
         succ = np.asarray(space.succ)
-        lifted = Space(
+        lifted_space = Space(
             succ=(succ[origin] + S * onward[:, None, None]).astype(np.int32),
             support=np.asarray(space.support)[origin],
             reachable=np.asarray(space.reachable)[origin],
@@ -279,7 +281,7 @@ class EventLift(Lift):
             is_dense=False,
             acts=None if space.acts is None else np.asarray(space.acts)[origin],
         )
-        return cls(lifted, origin, np.arange(S), onward)
+        return cls(lifted_space, origin, np.arange(S), onward)
 
     def copies(self) -> Int[np.ndarray, "X A"]:
         """The copy that follows each pair."""
@@ -295,16 +297,16 @@ class EventLift(Lift):
         (T, X, A), S = self.space.sizes, len(event.decided)
         is_open = (np.arange(X) // S >> number) % 2 == 0
         table = np.zeros((T, X, A))
-        for outcome, worth in ((WON, event.pays.won), (LOST, event.pays.lost)):
-            table[: event.steps + 1, is_open & (event.decided == outcome)[self.origin]] = worth
+        for outcome, outcome_value in ((WON, event.pays.won), (LOST, event.pays.lost)):
+            table[: event.steps + 1, is_open & (event.decided == outcome)[self.origin]] = outcome_value
         table[event.steps, is_open & (event.decided == OPEN)[self.origin]] = event.pays.open
         return table
 
     def state(self, visited: Sequence[int], events: Sequence[Event]) -> int:
         """The lifted state after these states were visited, the present one last."""
-        *before, now = visited
-        kept = sum(2**i for i, x in enumerate(events) if (x.decided[before] != OPEN).any())
-        return int(kept * len(self.first) + now)
+        *earlier_states, last_state = visited
+        memory = sum(2**i for i, x in enumerate(events) if (x.decided[earlier_states] != OPEN).any())
+        return int(memory * len(self.first) + last_state)
 
 
 def reach(problem: HasSpace, states: StateLike | Sequence[StateLike], *, within: int | None = None) -> Event:
@@ -325,9 +327,9 @@ def reach(problem: HasSpace, states: StateLike | Sequence[StateLike], *, within:
     if within is not None:
         meaning = f"a number of transitions, 0 to {space.horizon}"
         steps = check_int(within, "within", 0, space.horizon, meaning, RewardError)
-    decided = np.zeros(space.num_states, np.int64)
-    decided[numbers_of(problem, states)] = WON
-    return Event(decided, steps)
+    decisions = np.zeros(space.num_states, np.int64)
+    decisions[numbers_of(problem, states)] = WON
+    return Event(decisions, steps)
 
 
 def check_event(event: Event, space: Space) -> None:

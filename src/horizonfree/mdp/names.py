@@ -16,7 +16,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from horizonfree._validation import check_int, check_integers, require, require_shape, short_repr, suggestion
+from horizonfree._validation import (
+    check_int,
+    check_integers,
+    require,
+    require_shape,
+    reward_name,
+    short_repr,
+    suggestion,
+)
 from horizonfree.errors import OptionError, ShapeError, UnknownNameError
 from horizonfree.mdp.space import Space
 
@@ -109,10 +117,10 @@ def number_of(layout: Mapping[str, Any], kind: str, value: Any, size: int) -> in
         return int(places[0])
     if is_number and len(value) <= len(str(size)) and int(value) < size:
         return int(value)
-    near = suggestion(value, names)
+    hint = suggestion(value, names)
     numbers = f"{kind} are 0 to {size - 1}" + (f", or by name, such as {names[0]!r}" if names else "")
     numbers += ", or cells, '(column, row)'" if kind == "states" and layout.get(CELLS) is not None else ""
-    advice = near if near.startswith("did you mean") else numbers
+    advice = hint if hint.startswith("did you mean") else numbers
     raise UnknownNameError(f"there is no {KINDS[kind]} {short_repr(value)}; {advice}")
 
 
@@ -193,13 +201,13 @@ def _tuple_text(value: tuple[Any, ...]) -> str:
 
 def _in_cell(layout: Mapping[str, Any], cell: tuple[Any, ...], size: int) -> Int[np.ndarray, " n"]:
     """The states in a cell, (column, row)."""
-    cells, several = layout.get(CELLS), f"several states are a list, {short_repr(list(cell))}"
+    cells, list_hint = layout.get(CELLS), f"several states are a list, {short_repr(list(cell))}"
     if cells is None:
         names = layout.get("states")
         example = f", or by name, such as {str(names[0])!r}" if names else ""
         raise ShapeError(
             f"{short_repr(cell)} is no state: a tuple is a cell, (column, row), and this problem has no grid; states "
-            f"are 0 to {size - 1}{example}; {several}"
+            f"are 0 to {size - 1}{example}; {list_hint}"
         )
     cells = np.asarray(cells)
     is_pair = len(cell) == 2 and all(isinstance(x, (int, np.integer)) for x in cell)
@@ -207,7 +215,7 @@ def _in_cell(layout: Mapping[str, Any], cell: tuple[Any, ...], size: int) -> Int
     if not inside.size:
         columns, rows = (cells.max(axis=0)).tolist()
         raise ShapeError(
-            f"{short_repr(cell)} is no cell; columns are 0 to {columns}, rows 0 to {rows}, (column, row); {several}"
+            f"{short_repr(cell)} is no cell; columns are 0 to {columns}, rows 0 to {rows}, (column, row); {list_hint}"
         )
     return inside
 
@@ -215,17 +223,15 @@ def _in_cell(layout: Mapping[str, Any], cell: tuple[Any, ...], size: int) -> Int
 def _only_state(cell: tuple[Any, ...], states: Int[np.ndarray, " n"]) -> int:
     """The state of a cell that has one."""
     if len(states) > 1:
-        listed = ", ".join(str(s) for s in states[:4].tolist()) + (", .." if len(states) > 4 else "")
-        raise ShapeError(f"the cell {short_repr(cell)} has {len(states)} states: {listed}; give one of them")
+        states_text = ", ".join(str(s) for s in states[:4].tolist()) + (", .." if len(states) > 4 else "")
+        raise ShapeError(
+            f"the cell {short_repr(cell)} has {len(states)} states: {states_text}; give one of them"
+        )
     return int(states[0])
 
 
 def reward_of(layout: Mapping[str, Any], name: str) -> Float[np.ndarray, "S A"]:
     """The reward of this name; of the only one where the name is empty."""
-    known = [str(x) for x in layout.get(REWARDS, ())]
-    if not name and len(known) == 1:
-        name = known[0]
-    if name not in known:
-        there = suggestion(name, known) if known else "this problem has no rewards with names"
-        raise UnknownNameError(f"there is no reward {short_repr(name)}; {there}")
-    return np.asarray(np.asarray(layout[PAID], np.float64)[known.index(name)])
+    names = [str(x) for x in layout.get(REWARDS, ())]
+    index = names.index(reward_name(name, names, "this problem has no rewards with names"))
+    return np.asarray(np.asarray(layout[PAID], np.float64)[index])

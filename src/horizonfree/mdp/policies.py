@@ -56,11 +56,9 @@ def action_aliases(allowed: Any, S: int, A: int) -> Int[np.ndarray, "S A"] | Non
     meaning = f"[S, A] = {(S, A)}, True where an action is allowed, or a function (s, a) -> True or False"
     require_array(is_table, "actions_allowed", table, meaning)
     is_allowed = table.astype(bool)
-    without = np.flatnonzero(~is_allowed.any(axis=1))
-    if without.size:
-        raise OptionError(
-            f"actions_allowed forbids every action of state {without[0]}; leave it one at least"
-        )
+    states = np.flatnonzero(~is_allowed.any(axis=1))
+    if states.size:
+        raise OptionError(f"actions_allowed forbids every action of state {states[0]}; leave it one at least")
     if is_allowed.all():
         return None
     acts: np.ndarray = np.where(is_allowed, np.arange(A), is_allowed.argmax(axis=1)[:, None])

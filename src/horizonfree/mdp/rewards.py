@@ -139,10 +139,10 @@ def _check(space: Space, table: Float[np.ndarray, "H S A"]) -> None:
     if table.max(axis=(1, 2)).sum() <= 1:  # a cheap upper bound on every total
         return
     highest = max_total(space, table)
-    most = _at_best_start(space, highest)
-    if most > 1 + TOTAL_TOLERANCE:
+    largest_total = _at_best_start(space, highest)
+    if largest_total > 1 + TOTAL_TOLERANCE:
         raise RewardError(
-            f"the total reaches {most:.12g} on the trajectory {_max_trajectory(space, table, highest)}; "
+            f"the total reaches {largest_total:.12g} on the trajectory {_max_trajectory(space, table, highest)}; "
             "it must be <= 1 on every possible trajectory: divide the reward by that total, or take the scale "
             "'rescale' (any rewards) or 'per-step' (entries in [0, 1])"
         )
@@ -170,19 +170,19 @@ def rescale(problem: HasSpace, reward: RewardLike) -> Reward:
     """
     space = space_of(problem)
     table = as_table(space, reward)
-    occupied = occupied_states(space)
+    is_occupied = occupied_states(space)
     with np.errstate(over="ignore"):
-        shift = np.where(occupied[:, :, None], table, np.inf).min(axis=(1, 2))
+        shift = np.where(is_occupied[:, :, None], table, np.inf).min(axis=(1, 2))
         shifted = table - shift[:, None, None]
-        most = max_total(space, np.where(occupied[:, :, None], shifted, 0.0))
-        factor, offset = _at_best_start(space, most), float(shift.sum())
+        largest_total = max_total(space, np.where(is_occupied[:, :, None], shifted, 0.0))
+        factor, offset = _at_best_start(space, largest_total), float(shift.sum())
     if not (np.isfinite([factor, offset]).all() and np.isfinite(shifted).all()):
         raise RewardError(
             f"entries from {table.min():.6g} to {table.max():.6g} have totals that overflow; divide the reward first"
         )
     if factor <= 0:  # all trajectories have the same total
-        return Reward(shifted, 1.0, offset, occupied)
-    return Reward(shifted / factor, factor, offset, occupied)
+        return Reward(shifted, 1.0, offset, is_occupied)
+    return Reward(shifted / factor, factor, offset, is_occupied)
 
 
 def as_table(problem: HasSpace, reward: RewardLike) -> Float[np.ndarray, "H S A"]:
@@ -201,8 +201,8 @@ def as_table(problem: HasSpace, reward: RewardLike) -> Float[np.ndarray, "H S A"
 def _shaped(space: Space, reward: Any, shapes: list[tuple[int, ...]]) -> np.ndarray:
     """The reward as an array of finite numbers; refuses other shapes."""
     array = check_floats(reward, "the reward")
-    words = {1: "[S]", 2: "[S, A]", 3: "[H, S, A]"}
-    allowed = " or ".join(f"{words[len(shape)]}={shape}" for shape in shapes)
+    shape_texts = {1: "[S]", 2: "[S, A]", 3: "[H, S, A]"}
+    allowed = " or ".join(f"{shape_texts[len(shape)]}={shape}" for shape in shapes)
     require_shape(array.shape in shapes, "the reward", array.shape, allowed)
     if array.ndim > 1:
         array = redirect_forbidden(space.acts, array, axis=array.ndim - 2)
@@ -222,10 +222,10 @@ def max_total(space: Space, table: Float[np.ndarray, "H S A"]) -> Float[np.ndarr
     full = support.all()
     T = np.zeros((space.horizon + 1, space.num_states))
     for h in range(space.horizon - 1, -1, -1):
-        after = T[h + 1][succ]
+        next_totals = T[h + 1][succ]
         if not full:
-            after = np.where(support, after, -np.inf)
-        T[h] = _largest(table[h] + _largest(after))
+            next_totals = np.where(support, next_totals, -np.inf)
+        T[h] = _largest(table[h] + _largest(next_totals))
     return T
 
 
@@ -243,24 +243,24 @@ def _max_trajectory(space: Space, table: Float[np.ndarray, "H S A"], T: Float[np
     """The trajectory with the largest total, as text."""
     s, steps = int(np.where(space.starts(), T[0], -np.inf).argmax()), []
     for h in range(space.horizon):
-        after = np.where(space.support[s], T[h + 1][space.succ[s]], -np.inf)
-        a = int((table[h, s] + after.max(axis=-1)).argmax())
+        next_totals = np.where(space.support[s], T[h + 1][space.succ[s]], -np.inf)
+        a = int((table[h, s] + next_totals.max(axis=-1)).argmax())
         steps.append(f"(s={s}, a={a}, r={table[h, s, a]:.3g})")
-        s = int(space.succ[s, a, after[a].argmax()])
+        s = int(space.succ[s, a, next_totals[a].argmax()])
     return ", ".join(steps if len(steps) <= 6 else [*steps[:3], "...", *steps[-2:]])
 
 
 def _tabulate(function: Callable[[int, int, int], float], H: int, S: int, A: int, acts: Any) -> np.ndarray:
     """The values of a function at every step, state and allowed action."""
     table = np.zeros((H, S, A))
-    for place in np.ndindex(H, S, A):
-        if acts is not None and acts[place[1:]] != place[2]:  # a forbidden action
+    for entry in np.ndindex(H, S, A):
+        if acts is not None and acts[entry[1:]] != entry[2]:  # a forbidden action
             continue
         try:
-            table[place] = function(*place)
+            table[entry] = function(*entry)
         except Exception as error:  # of the caller's function
             raise RewardError(
-                f"the reward function gives no number at (h, s, a) = {place}: {type(error).__name__}: {error}; "
+                f"the reward function gives no number at (h, s, a) = {entry}: {type(error).__name__}: {error}; "
                 "it takes h, s and a"
             ) from error
     return table
@@ -316,16 +316,16 @@ def family(problem: HasSpace, rewards: Any) -> tuple[str, Sequence[Reward]]:
     """Several rewards and a name for them: "goals", "occupancies" (of the states that can be occupied), or a list."""
     space = space_of(problem)
     if isinstance(rewards, str) and rewards in FAMILIES:
-        occupied, is_goal = occupied_states(space), rewards == "goals"
-        states = np.flatnonzero(occupied[-1] if is_goal else occupied.any(axis=0))
+        is_occupied, is_goal = occupied_states(space), rewards == "goals"
+        states = np.flatnonzero(is_occupied[-1] if is_goal else is_occupied.any(axis=0))
         names = ("goal", "goals") if is_goal else ("occupancy", "occupancies")
         return _count_text(len(states), *names), StateRewards(space, states, is_goal)
     is_list = isinstance(rewards, (list, tuple, StateRewards)) or (
         isinstance(rewards, np.ndarray) and rewards.ndim > 0
     )
     if not is_list or not len(rewards):
-        near = did_you_mean(rewards, FAMILIES)
-        require(False, "rewards", rewards, f"'goals', 'occupancies' or a list of rewards{near}", RewardError)
+        hint = did_you_mean(rewards, FAMILIES)
+        require(False, "rewards", rewards, f"'goals', 'occupancies' or a list of rewards{hint}", RewardError)
     return _count_text(len(rewards), "reward", "rewards"), [resolve(space, reward) for reward in rewards]
 
 

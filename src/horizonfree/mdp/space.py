@@ -165,14 +165,14 @@ def with_start(space: Space, start: Any, horizon: Any, *, is_paid_after: bool = 
     starts = _starts(S, initial, first)
     acting = max(1, horizon - 1) if is_paid_after else horizon
     reachable = reachable_states(np.asarray(space.succ), np.asarray(space.support), starts, acting)
-    beyond = np.flatnonzero(reachable & ~np.asarray(space.reachable))
-    if beyond.size:
+    new_states = np.flatnonzero(reachable & ~np.asarray(space.reachable))
+    if new_states.size:
         raise ShapeError(
-            f"from this start and in {horizon} steps state {space.id_of(beyond[0])} can be reached, which no episode "
-            f"of {space.horizon} steps from the problem's start can; nothing is known of it"
+            f"from this start and in {horizon} steps state {space.id_of(new_states[0])} can be reached, which "
+            f"no episode of {space.horizon} steps from the problem's start can; nothing is known of it"
         )
-    drawn = np.arange(S) == first if initial is None else np.asarray(initial)
-    lists = space.succ, space.support, reachable, drawn.astype(np.float64)
+    weights = np.arange(S) == first if initial is None else np.asarray(initial)
+    lists = space.succ, space.support, reachable, weights.astype(np.float64)
     return Space(*lists, horizon, None, space.is_dense, space.state_ids, space.acts)
 
 
@@ -192,9 +192,9 @@ def _start(start: Any, S: int) -> tuple[Float[np.ndarray, " S"] | None, int | No
     require_entries(initial >= 0, "start", initial, "every probability must be a number >= 0", KernelError)
     if not abs(initial.sum() - 1) <= TOLERANCE:
         raise KernelError(f"start sums to {initial.sum():.10g}; it must sum to 1 (tolerance {TOLERANCE:g})")
-    likely = int(initial.argmax())
+    largest = int(initial.argmax())
     if np.count_nonzero(initial) == 1:
-        return None, likely
+        return None, largest
     return initial / initial.sum(), None
 
 
@@ -226,8 +226,8 @@ def check_kernel(kernel: Kernel, what: str = "kernel") -> None:
 
 def own_slots(space: Space) -> Bool[np.ndarray, "S A n"]:
     """The slot of each successor list that leads back to the state itself."""
-    own = np.arange(space.num_states)[:, None, None]
-    return np.asarray((np.asarray(space.succ) == own) & np.asarray(space.support))
+    state = np.arange(space.num_states)[:, None, None]
+    return np.asarray((np.asarray(space.succ) == state) & np.asarray(space.support))
 
 
 def may_stay(space: Space) -> Bool[np.ndarray, " S"]:
@@ -238,11 +238,11 @@ def may_stay(space: Space) -> Bool[np.ndarray, " S"]:
 def occupied_states(space: Space) -> Bool[np.ndarray, "H S"]:
     """Which states can be occupied at each step, under some policy and parameter."""
     succ, support = np.asarray(space.succ), np.asarray(space.support)
-    occupied = np.zeros((space.horizon, space.num_states), bool)
-    occupied[0] = space.starts()
+    is_occupied = np.zeros((space.horizon, space.num_states), bool)
+    is_occupied[0] = space.starts()
     for h in range(space.horizon - 1):
-        occupied[h + 1, succ[occupied[h]][support[occupied[h]]]] = True
-    return occupied
+        is_occupied[h + 1, succ[is_occupied[h]][support[is_occupied[h]]]] = True
+    return is_occupied
 
 
 def reachable_states(
@@ -252,18 +252,18 @@ def reachable_states(
     horizon: int,
 ) -> Bool[np.ndarray, " S"]:
     """States that some parameter and policy can be in at one of the steps 1..H."""
-    seen, last = starts.copy(), np.zeros(len(succ), np.int64)
-    frontier = np.flatnonzero(seen)
+    reached, last = starts.copy(), np.zeros(len(succ), np.int64)
+    frontier = np.flatnonzero(reached)
     for _ in range(horizon - 1):
-        after = succ[frontier][support[frontier]]
-        after = after[~seen[after]]
-        if not after.size:
+        successors = succ[frontier][support[frontier]]
+        successors = successors[~reached[successors]]
+        if not successors.size:
             break
-        place = np.arange(len(after))
-        last[after] = place
-        frontier = after[last[after] == place]  # each of them once: np.unique would load masked arrays
-        seen[frontier] = True
-    return seen
+        order = np.arange(len(successors))
+        last[successors] = order
+        frontier = successors[last[successors] == order]  # each once; np.unique would load masked arrays
+        reached[frontier] = True
+    return reached
 
 
 def _starts(S: int, initial: Any, start: int | None) -> Bool[np.ndarray, " S"]:
@@ -301,11 +301,11 @@ def restricted_space(space: Space, states: Int[np.ndarray, " m"]) -> Space:
     where no action is taken all of them lead to the state itself.
     """
     index = index_of(states, space.num_states)
-    after = index[np.asarray(space.succ)[states]]
+    successors = index[np.asarray(space.succ)[states]]
     is_acting = np.asarray(space.reachable)[states]
-    own = np.arange(len(states), dtype=np.int32)[:, None, None]
+    local_states = np.arange(len(states), dtype=np.int32)[:, None, None]
     return Space(
-        succ=np.where((after >= 0) & is_acting[:, None, None], after, own),
+        succ=np.where((successors >= 0) & is_acting[:, None, None], successors, local_states),
         support=np.asarray(space.support)[states],
         reachable=is_acting,
         initial=None if space.initial is None else np.asarray(space.initial)[states],
@@ -374,9 +374,9 @@ def predecessors(space: Space) -> Predecessors:
     """The predecessors of all states, by transitions that some parameter makes possible."""
     S, A, n = space.succ.shape
     support = np.asarray(space.support)
-    to = np.asarray(space.succ)[support].astype(np.int64)
+    successors = np.asarray(space.succ)[support].astype(np.int64)
     origin = np.broadcast_to(np.arange(S)[:, None, None], (S, A, n))[support]
-    edges = np.sort(to * S + origin)
+    edges = np.sort(successors * S + origin)
     edges = edges[np.diff(edges, prepend=-1) > 0]
     first = np.searchsorted(edges, np.arange(S + 1) * S)
     return Predecessors(first, edges % S)

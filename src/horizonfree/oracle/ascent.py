@@ -51,24 +51,24 @@ def ascent(
     beta, beta_search = jnp.asarray(beta, jnp.float64), jnp.asarray(beta_search, jnp.float64)
 
     def search(state: _State) -> _State:
-        key, radius, used, warm, _ = state
+        key, radius, num_used, warm, _ = state
         key, key_start, key_climb = jax.random.split(key, 3)
         points = _starts(key_start, prepared, radius, warm, chains)
         keys = jax.random.split(key_climb, chains)
-        climbed = jax.vmap(lambda k, x: _climb(k, prepared, radius, x, sweeps))(keys, points)
-        winner = nearly_best(climbed.best_value, 0).argmax()
-        point = jax.tree.map(lambda x: x[winner], climbed.best)
+        searches = jax.vmap(lambda k, x: _climb(k, prepared, radius, x, sweeps))(keys, points)
+        winner = nearly_best(searches.best_value, 0).argmax()
+        point = jax.tree.map(lambda x: x[winner], searches.best)
         path = evaluate(prepared, point.policy, point.reward, beta)
         is_capped = (
             prepared.space.at_start(jnp.minimum(path.raw[0], 1)) >= 1 - TIE
         )  # a mean over drawn starts is rounded
         is_exact = is_capped | (radius >= beta)
-        return key, jnp.where(is_exact, radius, beta), used + chains * sweeps, point, is_exact
+        return key, jnp.where(is_exact, radius, beta), num_used + chains * sweeps, point, is_exact
 
     state = (key, jnp.minimum(beta_search, beta), jnp.int32(0), warm, jnp.asarray(False))
     # A while loop, not a branch: the second search costs nothing unless it is needed, under vmap too.
-    _, radius, used, point, _ = jax.lax.while_loop(lambda state: ~state[-1], search, state)
-    return conclude(prepared, point, beta, radius, used, "ascent")
+    _, radius, num_used, point, _ = jax.lax.while_loop(lambda state: ~state[-1], search, state)
+    return conclude(prepared, point, beta, radius, num_used, "ascent")
 
 
 def next_search_radius(value: Number, beta_search: Number, beta: Number) -> Float[Array, ""]:
@@ -110,31 +110,31 @@ def _climb(key: Array, prepared: Prepared, radius: Number, start: Point, sweeps:
     return result
 
 
-def _move(key: Array, prepared: Prepared, radius: Number, now: _Search) -> _Search:
+def _move(key: Array, prepared: Prepared, radius: Number, current: _Search) -> _Search:
     """Try the next move, or a random change of the best point after three failures; the first call evaluates the
     start."""
-    is_start, is_kick = now.best_value == -jnp.inf, now.failures == NUM_MOVES
-    kicked = _where(is_start, now.best, _kick(key, now.best, prepared.p.shape[1]))
-    point = _where(is_kick, kicked, now.point)
-    step, target = _best_reward(now.weights)
-    moves_reward = (now.failures == 0) | (now.failures == 2)
-    moves_policy = now.failures <= 1
-    point = _where(moves_reward, Point(point.policy, step, target), point)
+    is_start, is_kick = current.best_value == -jnp.inf, current.failures == NUM_MOVES
+    kicked = _select(is_start, current.best, _kick(key, current.best, prepared.p.shape[1]))
+    point = _select(is_kick, kicked, current.point)
+    step, target = _best_reward(current.weights)
+    moves_reward = (current.failures == 0) | (current.failures == 2)
+    moves_policy = current.failures <= 1
+    point = _select(moves_reward, Point(point.policy, step, target), point)
 
     # One backward pass, which moves the policy and evaluates it, and one adjoint pass.
-    path = sweep_back(prepared, point.policy, point.reward, now.weights, moves_policy, radius, LEAK)
+    path = sweep_back(prepared, point.policy, point.reward, current.weights, moves_policy, radius, LEAK)
     weights = adjoint(prepared, path, radius, LEAK)
     value = prepared.space.at_start(path.raw[0])
-    tried = Point(path.policy, point.step, point.target)
-    is_kept = is_kick | (value > now.value + MIN_RELATIVE_RISE * jnp.abs(now.value))
-    is_best = is_start | (value > now.best_value + MIN_RELATIVE_RISE * jnp.abs(now.best_value))
+    candidate = Point(path.policy, point.step, point.target)
+    is_kept = is_kick | (value > current.value + MIN_RELATIVE_RISE * jnp.abs(current.value))
+    is_best = is_start | (value > current.best_value + MIN_RELATIVE_RISE * jnp.abs(current.best_value))
     return _Search(
-        _where(is_kept, tried, now.point),
-        jnp.where(is_kept, value, now.value),
-        _where(is_kept, weights, now.weights),
-        _where(is_best, tried, now.best),
-        jnp.where(is_best, value, now.best_value),
-        jnp.where(is_kept, 0, now.failures + 1),
+        _select(is_kept, candidate, current.point),
+        jnp.where(is_kept, value, current.value),
+        _select(is_kept, weights, current.weights),
+        _select(is_best, candidate, current.best),
+        jnp.where(is_best, value, current.best_value),
+        jnp.where(is_kept, 0, current.failures + 1),
     )
 
 
@@ -164,7 +164,7 @@ def _kick(key: Array, point: Point, A: int) -> Point:
     return Point(policy, step, target)
 
 
-def _where(condition: Array, x: _T, y: _T) -> _T:
+def _select(condition: Array, x: _T, y: _T) -> _T:
     """x or y, leaf by leaf."""
-    chosen: _T = jax.tree.map(lambda a, b: jnp.where(condition, a, b), x, y)
-    return chosen
+    result: _T = jax.tree.map(lambda a, b: jnp.where(condition, a, b), x, y)
+    return result

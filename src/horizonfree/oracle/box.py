@@ -135,26 +135,26 @@ ABSOLUTE_SLACK = 1e-15  # smallest bound
 
 
 def branch_and_bound(
-    F: Float[np.ndarray, "X m n"], p: Float[np.ndarray, "X n"], kappa: float, slack: float, most: int
+    F: Float[np.ndarray, "X m n"], p: Float[np.ndarray, "X n"], kappa: float, slack: float, max_nodes: int
 ) -> Float[np.ndarray, " X"]:
     """Upper bounds of the maxima, one per row, with at most so many cells at a time."""
     loaded, (X, m, n) = library.load(), F.shape
-    most = max(most, 2 * n)
+    max_nodes = max(max_nodes, 2 * n)
     if loaded is None:
-        return np.array([row_bound(*row, kappa, slack, most) for row in zip(F, p)])
+        return np.array([row_bound(*row, kappa, slack, max_nodes) for row in zip(F, p)])
     F, p = np.ascontiguousarray(F, np.float64), np.ascontiguousarray(p, np.float64)
-    out, scratch = np.empty(X), np.empty(4 * most * n + m + n)
+    out, scratch = np.empty(X), np.empty(4 * max_nodes * n + m + n)
     integer, real, pointer = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
     function = loaded[0].horizonfree_penalised
     function.argtypes = [*[integer] * 3, *[pointer] * 2, *[real] * 3, integer, *[pointer] * 2]
     function.restype = None
     arrays = F.ctypes.data, p.ctypes.data
-    function(X, m, n, *arrays, kappa, slack, ABSOLUTE_SLACK, most, out.ctypes.data, scratch.ctypes.data)
+    function(X, m, n, *arrays, kappa, slack, ABSOLUTE_SLACK, max_nodes, out.ctypes.data, scratch.ctypes.data)
     return out
 
 
 def row_bound(
-    F: Float[np.ndarray, "m n"], p: Float[np.ndarray, " n"], kappa: float, slack: float, most: int
+    F: Float[np.ndarray, "m n"], p: Float[np.ndarray, " n"], kappa: float, slack: float, max_nodes: int
 ) -> float:
     """The definition in NumPy: cells in order of size; once no more fit into memory, open cells keep their bounds."""
     n = len(p)
@@ -162,15 +162,15 @@ def row_bound(
     lows, widths = np.zeros((2 * n, n)), np.ones((2 * n, n))
     lows[np.arange(n, 2 * n), np.arange(n)] = 1.0
     widths[np.arange(2 * n), np.arange(2 * n) % n] = 0.0
-    attained, bound = 0.0, 0.0  # f = 0 gives 0
+    lower, bound = 0.0, 0.0  # f = 0 gives 0
     while len(lows):
         halves: list[tuple[np.ndarray, np.ndarray]] = []
         for low, width in zip(lows, widths):
             value, above = _cell(F, p, kappa, low, width, vertices)
-            attained = max(attained, value)
-            if above <= (1 + slack) * attained + ABSOLUTE_SLACK:
+            lower = max(lower, value)
+            if above <= (1 + slack) * lower + ABSOLUTE_SLACK:
                 continue
-            if len(halves) + 2 > most:
+            if len(halves) + 2 > max_nodes:
                 bound = max(bound, above)
                 continue
             half = width.copy()
@@ -180,7 +180,7 @@ def row_bound(
             upper[split] += half[split]
             halves += [(low, half), (upper, half)]
         lows, widths = (np.array(x).reshape(-1, n) for x in (zip(*halves) if halves else ((), ())))
-    return max(bound, (1 + slack) * attained + ABSOLUTE_SLACK)
+    return max(bound, (1 + slack) * lower + ABSOLUTE_SLACK)
 
 
 def _cell(

@@ -54,27 +54,27 @@ class Antichains(NamedTuple):
         return self.nodes & ((one[..., None, None] >> self.rank) & 1 == 1)
 
 
-def antichains(space: Space, occupied: Bool[Array, "H S"]) -> Antichains:
+def antichains(space: Space, is_occupied: Bool[Array, "H S"]) -> Antichains:
     """All antichains of the nodes that can be occupied from step 2 on; traced. The empty set is the first.
 
     One node after the other is added to every set that it can be added to, so each set occurs once.
     """
-    H, S = occupied.shape
-    nodes = occupied.at[0].set(False)
+    H, S = is_occupied.shape
+    nodes = is_occupied.at[0].set(False)
     rank = jnp.where(nodes, jnp.cumsum(nodes).reshape(H, S) - 1, 0)
     total = nodes.sum()
     bits = jnp.where(nodes, jnp.int64(1) << jnp.minimum(rank, MAX_NODES - 1), 0)
     comparable = _comparable(space)
-    place = jnp.argsort(~nodes.ravel(), stable=True)  # the i-th node
+    node_order = jnp.argsort(~nodes.ravel(), stable=True)  # the i-th node
 
     def add(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         i, sets, count = carry
-        h, s = place[i] // S, place[i] % S
-        later = jnp.abs(jnp.arange(H) - h)  # [H]: steps between
-        conflict = (bits * (comparable[later, s] & (jnp.arange(H) < h)[:, None])).sum()
-        can = (jnp.arange(MAX_REWARDS) < count) & (sets & conflict == 0)
-        to = jnp.where(can, count + jnp.cumsum(can) - 1, MAX_REWARDS)
-        return i + 1, sets.at[to].set(sets | bits[h, s], mode="drop"), count + can.sum()
+        h, s = node_order[i] // S, node_order[i] % S
+        num_steps = jnp.abs(jnp.arange(H) - h)  # [H]: steps between
+        conflict = (bits * (comparable[num_steps, s] & (jnp.arange(H) < h)[:, None])).sum()
+        is_compatible = (jnp.arange(MAX_REWARDS) < count) & (sets & conflict == 0)
+        slots = jnp.where(is_compatible, count + jnp.cumsum(is_compatible) - 1, MAX_REWARDS)
+        return i + 1, sets.at[slots].set(sets | bits[h, s], mode="drop"), count + is_compatible.sum()
 
     def goes_on(carry: tuple[Array, Array, Array]) -> Array:
         i, _, count = carry
@@ -91,10 +91,10 @@ def _comparable(space: Space) -> Bool[Array, "H S S"]:
     S = space.num_states
     step = jnp.zeros((S, S)).at[space.succ, jnp.arange(S)[:, None, None]].max(space.support.astype(float)) > 0
 
-    def further(now: Array, _: None) -> tuple[Array, Array]:
-        return _product(step, now), now
+    def extend(current: Array, _: None) -> tuple[Array, Array]:
+        return _product(step, current), current
 
-    return jax.lax.scan(further, jnp.eye(S, dtype=bool), None, length=space.horizon)[1]
+    return jax.lax.scan(extend, jnp.eye(S, dtype=bool), None, length=space.horizon)[1]
 
 
 def _product(x: Bool[Array, "S S"], y: Bool[Array, "S S"]) -> Bool[Array, "S S"]:
@@ -105,7 +105,7 @@ def _product(x: Bool[Array, "S S"], y: Bool[Array, "S S"]) -> Bool[Array, "S S"]
 MAX_PAIRS = 2_000_000  # pairs of policy and reward; more are refused
 
 _prepare = jax.jit(prepare)
-_antichains = jax.jit(lambda space, occupied: _listed(antichains(space, occupied)))
+_antichains = jax.jit(lambda space, occupied: _indicators(antichains(space, occupied)))
 _backups = jax.jit(jax.vmap(backup, in_axes=(None, 0, 0, 0, None)))
 _conclude = jax.jit(conclude, static_argnames="mode")
 
@@ -122,9 +122,11 @@ def exhaustive(
     """The exact maximum of Vhat_1(s_1) over deterministic policies and antichains of states (first of equals)."""
     choices = _choices(model)
     reach = occupied_states(model.space)
-    targets, listed = (np.asarray(x) for x in _antichains(*to_device((model.space, reach))))
-    check_size(int(listed), MAX_REWARDS, f"exhaustive search would list {listed} rewards", "use ascent")
-    targets = targets[:listed]
+    targets, num_targets = (np.asarray(x) for x in _antichains(*to_device((model.space, reach))))
+    check_size(
+        int(num_targets), MAX_REWARDS, f"exhaustive search would list {num_targets} rewards", "use ascent"
+    )
+    targets = targets[:num_targets]
     count = _count(choices, reach) * len(targets)
     what = f"exhaustive search would try {count:.3g} pairs of policy and reward"
     check_size(count, MAX_PAIRS, what, "use ascent")
@@ -132,7 +134,7 @@ def exhaustive(
     return to_numpy(_search(prepared, choices, reach, targets, beta))
 
 
-def _listed(antichains: Antichains) -> tuple[Bool[Array, "N H S"], Int[Array, ""]]:
+def _indicators(antichains: Antichains) -> tuple[Bool[Array, "N H S"], Int[Array, ""]]:
     return antichains.indicator(antichains.sets), antichains.count
 
 
@@ -144,7 +146,7 @@ def _choices(model: MixtureModel) -> list[Int[np.ndarray, " _"]]:
 
 def _count(choices: list[Int[np.ndarray, " _"]], reach: Bool[np.ndarray, "H S"]) -> float:
     """Policies that differ where they matter."""
-    return float(np.prod([float(len(c)) for now in reach[:-1] for c, is_on in zip(choices, now) if is_on]))
+    return float(np.prod([float(len(c)) for step in reach[:-1] for c, is_on in zip(choices, step) if is_on]))
 
 
 def _search(
@@ -161,10 +163,10 @@ def _search(
     for h in range(H - 2, -1, -1):
         r = np.repeat(targets[:, h].astype(float), len(V) // len(targets), axis=0)
         Q, raw = map(np.asarray, _backups(prepared, V, V_hat, r, beta))
-        on = np.flatnonzero(reach[h])
-        if on.size:
-            combos[h] = np.zeros((np.prod([len(choices[s]) for s in on]), S), np.int32)
-            combos[h][:, on] = list(product(*(choices[s] for s in on)))
+        states = np.flatnonzero(reach[h])
+        if states.size:
+            combos[h] = np.zeros((np.prod([len(choices[s]) for s in states]), S), np.int32)
+            combos[h][:, states] = list(product(*(choices[s] for s in states)))
         V, raw = (q[:, combos[h], np.arange(S)].reshape(-1, S) for q in (Q, raw))
         V_hat = np.minimum(raw, 1)
     best = _first_best(prepared, raw) if H > 1 else 0
@@ -245,34 +247,34 @@ def point_of(pairs: Pairs, index: Int[Array, ""]) -> AntichainPoint:
 def _best_of(index: Int[Array, " N"], value: Float[Array, " N"], raw: Float[Array, " N"]) -> Best:
     """The first of those that are equal up to rounding."""
     is_best = value >= value.max() * (1 - TIE)
-    most = jnp.where(is_best, raw, -jnp.inf).max()
-    i = (is_best & (raw >= most * (1 - TIE))).argmax()
+    largest = jnp.where(is_best, raw, -jnp.inf).max()
+    i = (is_best & (raw >= largest * (1 - TIE))).argmax()
     return Best(index[i], value[i], raw[i])
 
 
 def _pairs(model: MixtureModel) -> Pairs:
     """All pairs that matter: the last action does not, nor does a reward at step 1."""
     _, S, A = model.space.sizes
-    occupied = _occupied(model)
+    is_occupied = _occupied_states(model)
     rows = jnp.concatenate([model.phi.reshape(S, A, -1), model.space.succ.astype(float)], axis=-1)
-    same = (rows[:, :, None] == rows[:, None]).all(-1)  # [S, A, A]
-    is_new = ~(same & jnp.tri(A, k=-1, dtype=bool)).any(-1)
+    is_same_row = (rows[:, :, None] == rows[:, None]).all(-1)  # [S, A, A]
+    is_new = ~(is_same_row & jnp.tri(A, k=-1, dtype=bool)).any(-1)
     actions = jnp.argsort(~is_new, axis=1, stable=True)
-    bases = jnp.where(occupied, is_new.sum(1), 1).at[-1].set(1)
-    rewards = antichains(model.space, occupied)
+    bases = jnp.where(is_occupied, is_new.sum(1), 1).at[-1].set(1)
+    rewards = antichains(model.space, is_occupied)
     total = jnp.prod(bases.astype(float)) * rewards.count
     total = eqx.error_if(total, (total > MAX_PAIRS) | (rewards.count > MAX_REWARDS), TOO_MANY_PAIRS)
     return Pairs(actions, bases.astype(int), rewards, total.astype(int))
 
 
-def _occupied(model: MixtureModel) -> Bool[Array, "H S"]:
+def _occupied_states(model: MixtureModel) -> Bool[Array, "H S"]:
     """Which states can be occupied at each step, under some policy and parameter."""
     space = model.space
     S = space.num_states
     first = jnp.asarray(jnp.arange(S) == space.start if space.initial is None else space.initial > 0)
 
-    def step(now: Array, _: None) -> tuple[Array, Array]:
-        after = jnp.zeros(S, bool).at[space.succ].max(now[:, None, None] & space.support)
-        return after, now
+    def step(current: Array, _: None) -> tuple[Array, Array]:
+        following = jnp.zeros(S, bool).at[space.succ].max(current[:, None, None] & space.support)
+        return following, current
 
     return jax.lax.scan(step, first, None, length=space.horizon)[1]

@@ -60,9 +60,9 @@ STATES_LAST = Layout(0, 1, 0)  # F [m, n, A, S], p [n, A, S]: the innermost loop
 PAIRS_FIRST = Layout(-2, -1, -1)  # F [..., d, n], p [..., n]
 
 
-def cap(x: Float[Array, "..."], most: float, leak: float) -> Float[Array, "..."]:
+def cap(x: Float[Array, "..."], limit: float, leak: float) -> Float[Array, "..."]:
     """min(x, most), or with a small slope above it: `leak`, for searches only."""
-    return jnp.minimum(x, most) + leak * jnp.maximum(x - most, 0) if leak else jnp.minimum(x, most)
+    return jnp.minimum(x, limit) + leak * jnp.maximum(x - limit, 0) if leak else jnp.minimum(x, limit)
 
 
 def width(F: Float[Array, "..."], v: Float[Array, "..."], layout: Layout) -> Float[Array, "..."]:
@@ -92,12 +92,12 @@ def pseudo_step(
     v: Float[Array, "..."],
     z: Float[Array, "..."],
     beta: Number,
-    most: float,
+    limit: float,
     leak: float,
     layout: Layout,
 ) -> Pieces:
     """The terms of a step, from V and Vhat at the successors of some pairs; most: the cap c."""
-    u = cap(beta * width(tables.F, v, layout), most, leak)
+    u = cap(beta * width(tables.F, v, layout), limit, leak)
     return Pieces((tables.p * v).sum(layout.next_in_p), u, *optimism(tables, z, beta, layout))
 
 
@@ -241,8 +241,8 @@ def sweep_back(
         is_best = nearly_best(score, 0)
         is_kept = (is_best & (actions == old)).any(axis=0) | ~improve
         a = jnp.where(is_kept, old, jnp.where(is_best, actions, A).min(axis=0))
-        chosen = actions == a
-        V, raw = (jnp.where(chosen, q, 0).sum(axis=0) for q in (Q, raw))
+        is_chosen = actions == a
+        V, raw = (jnp.where(is_chosen, q, 0).sum(axis=0) for q in (Q, raw))
         return (V, cap(raw, 1.0, leak)), (a, V, raw)
 
     zero = jnp.zeros(S)
@@ -274,8 +274,8 @@ def adjoint(prepared: Prepared, path: Path, beta: Number, leak: float) -> Weight
         k_u = jnp.where(beta * bonus < 1, 1.0, leak)
         by_V = k_raw * k_u * beta * jnp.where(bonus > 0, d_bonus, slope)
         by_V_hat = k_raw * (2 * beta * d_hat + p)
-        both = jnp.stack([w_V_hat * by_V + w_V * p, w_V_hat * by_V_hat], axis=-1)
-        total = significant(jnp.zeros((S, 2)).at[succ].add(both), 0)
+        weights = jnp.stack([w_V_hat * by_V + w_V * p, w_V_hat * by_V_hat], axis=-1)
+        total = significant(jnp.zeros((S, 2)).at[succ].add(weights), 0)
         return (total[:, 0], total[:, 1]), carry
 
     k_raw = jnp.where(path.raw < 1, 1.0, leak).at[0].set(1.0)  # the value itself is not capped

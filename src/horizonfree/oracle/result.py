@@ -31,11 +31,11 @@ def relaxed(prepared: Prepared, beta: Number) -> tuple[Int[Array, "H S"], Float[
     ubar(s,a) = min{1, beta max_{f in [0,1]^S} ||phi_f(s,a)||_tilde}.
     """
 
-    def later(z: Array) -> Array:
+    def later_values(z: Array) -> Array:
         bonus, expected = optimism(prepared.tables, z, beta, STATES_LAST)
         return bonus + expected
 
-    return _induct(prepared, beta, later)
+    return _induct(prepared, beta, later_values)
 
 
 def upper_bound(prepared: Prepared, beta: Number) -> Float[Array, "H1 S"]:
@@ -137,5 +137,5 @@ def conclude(
     at_start = prepared.space.at_start
     value, raw, search_value = (at_start(x[0]) for x in (jnp.minimum(path.raw, 1), path.raw, searched.raw))
     upper = at_start(upper_bound(prepared, beta)[0])
-    used = jnp.asarray(radius, float), search_value, jnp.asarray(sweeps)
-    return OracleResult(point, path.V, path.V_hat, value, raw, upper, *used, mode)
+    search_numbers = jnp.asarray(radius, float), search_value, jnp.asarray(sweeps)
+    return OracleResult(point, path.V, path.V_hat, value, raw, upper, *search_numbers, mode)

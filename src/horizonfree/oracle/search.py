@@ -93,7 +93,7 @@ def search_in_c(
             ((), np.int32),
         ]
     ]
-    policy, step, target, V, V_hat, numbers, used = ffi.call(
+    policy, step, target, V, V_hat, numbers, num_used = ffi.call(
         "horizonfree_oracle",
         results,
         space.succ,
@@ -112,5 +112,5 @@ def search_in_c(
     )
     value, raw, upper, radius, search_value, U = numbers
     point = Point(policy, step, target)
-    result = OracleResult(point, V, V_hat, value, raw, upper, radius, search_value, used, "ascent")
+    result = OracleResult(point, V, V_hat, value, raw, upper, radius, search_value, num_used, "ascent")
     return result, U

@@ -113,12 +113,12 @@ def penalised_max(
     key = np.c_[
         G / largest, largest / 10.0**exponent, exponent, p
     ]  # relative to each pair, not to all of them
-    _, first, same = np.unique(
+    _, first, inverse = np.unique(
         np.round(key, DUPLICATE_DIGITS), axis=0, return_index=True, return_inverse=True
     )
     rows = np.ascontiguousarray(F[first]), np.ascontiguousarray(p[first])
     bound: np.ndarray = branch_and_bound(*rows, kappa, RELATIVE_SLACK, MAX_VERTICES >> n)
-    return (1 + 1e-9) * bound[same.reshape(A, S)]  # the margin covers the digits beyond DIGITS
+    return (1 + 1e-9) * bound[inverse.reshape(A, S)]  # the margin covers the digits beyond DIGITS
 
 
 MUS = np.append(2.0 ** np.arange(-1, -14.5, -0.5), 0.0)  # largest first
@@ -134,23 +134,23 @@ def variance_bound(prepared: Prepared, beta: float) -> float:
     """
     p, F, box = (np.asarray(x) for x in (prepared.p, prepared.F_tilde, prepared.box_tilde))
     reachable = np.asarray(prepared.space.reachable)
-    tried: list[tuple[float, float, float]] = []
+    points: list[tuple[float, float, float]] = []
     least = VACUOUS_BOUND
     for mu in MUS:
         kappa = mu / beta if beta > 0 else 0.0
         g = np.minimum(beta * penalised_max(F, p, kappa, box), 0.5)
         # V_star_{H+1} = 0: the last step adds nothing. D_1 >= D_h, as g >= 0.
         D = gather(prepared, g, g)
-        tried.append((mu, float(prepared.space.at_start(D)), float(D[reachable].max())))
-        least = min(least, _least(np.array(tried)))
-        if tried[-1][1] >= least:  # smaller mu have larger D
+        points.append((mu, float(prepared.space.at_start(D)), float(D[reachable].max())))
+        least = min(least, _least(np.array(points)))
+        if points[-1][1] >= least:  # smaller mu have larger D
             break
     return least
 
 
-def _least(tried: Float[np.ndarray, "N 3"]) -> float:
+def _least(points: Float[np.ndarray, "N 3"]) -> float:
     """The least y at the start, given mu, D at the start and the largest D of any state."""
-    mu, start, largest = tried.T
+    mu, start, largest = points.T
     q = 1.0
     for _ in range(IMPROVEMENT_ROUNDS):
         q = min(q, 2 * largest_root(largest, mu, q).min())

@@ -23,24 +23,24 @@ PSEUDO_COUNTS = (0.5, 2.0, 8.0)  # k / n
 
 def any_law(problem: Problem) -> Problem | None:
     """The class of all distributions on the outcomes, for noise that is a mixture of given ones; else None."""
-    after, outcomes = problem.layout.get(AFTER), problem.layout.get(OUTCOMES)
-    if after is None or outcomes is None or LAWS not in problem.layout:
+    next_states, outcomes = problem.layout.get(AFTER), problem.layout.get(OUTCOMES)
+    if next_states is None or outcomes is None or LAWS not in problem.layout:
         return None
-    return Mixture.from_noise(after, outcomes, horizon=problem.horizon, start=problem.start)
+    return Mixture.from_noise(next_states, outcomes, horizon=problem.horizon, start=problem.start)
 
 
 def log_any_law(problem: Problem, counts: Int[np.ndarray, "S A n"]) -> float | None:
     """The log of the averaged likelihood of these transitions; None where there is no such class."""
-    rich = any_law(problem)
-    if rich is None:
+    rich_problem = any_law(problem)
+    if rich_problem is None:
         return None
-    seen = transfer_counts(problem.space, counts, rich.space)
-    if seen is None:
+    counts_seen = transfer_counts(problem.space, counts, rich_problem.space)
+    if counts_seen is None:
         return -np.inf
-    laws, valid = np.asarray(problem.layout[LAWS]), cast(Mixture, rich).model.valid
+    laws, valid = np.asarray(problem.layout[LAWS]), cast(Mixture, rich_problem).model.valid
     n = laws.shape[1]
     center = (1 - UNIFORM_SHARE) * laws.mean(0) + UNIFORM_SHARE / n
-    rows = alternatives.on_rows(valid, seen[None])
+    rows = alternatives.on_rows(valid, counts_seen[None])
     logs = [alternatives.over_weights(valid, rows, k * n * center) for k in PSEUDO_COUNTS]
     return mean_of(logs, np.full(len(logs), 1 / len(logs)))
 
@@ -50,10 +50,10 @@ def transfer_counts(
 ) -> Int[np.ndarray, "S A m"] | None:
     """Counts on the successor lists of another space with the same states and actions; None where one is impossible."""
     s, a, j = np.nonzero(counts)
-    to = np.asarray(space.succ)[s, a, j]
-    hit = (np.asarray(other.succ)[s, a] == to[:, None]) & np.asarray(other.support)[s, a]
+    successors = np.asarray(space.succ)[s, a, j]
+    hit = (np.asarray(other.succ)[s, a] == successors[:, None]) & np.asarray(other.support)[s, a]
     if not hit.any(-1).all():
         return None
-    seen = np.zeros(other.succ.shape, np.int64)
-    np.add.at(seen, (s, a, hit.argmax(-1)), counts[s, a, j])
-    return seen
+    transferred = np.zeros(other.succ.shape, np.int64)
+    np.add.at(transferred, (s, a, hit.argmax(-1)), counts[s, a, j])
+    return transferred

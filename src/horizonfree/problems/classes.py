@@ -275,7 +275,7 @@ class Tabular(Problem):
             acts = None if acts is None else np.concatenate([acts, np.arange(A, dtype=np.int32)[None]])
         model = tabular_model(possible, horizon=horizon, start=start, is_support_known=is_known, acts=acts)
         problem = Problem._from_model(model, None, name, layout, states=states, actions=actions)
-        super().__init__(model, None, name, None, {**problem.layout, **_declared(ended)})
+        super().__init__(model, None, name, None, {**problem.layout, **_ended_layout(ended)})
 
     @classmethod
     def from_table(
@@ -312,7 +312,7 @@ class Tabular(Problem):
         model = tabular_model(possible, horizon=horizon, start=start, is_support_known=is_known, acts=acts)
         truth = model.parameter(table, "P")
         problem = cls._from_model(model, truth, name, layout, states=states, actions=actions)
-        return problem._replace(layout={**problem.layout, **_declared(ended)})
+        return problem._replace(layout={**problem.layout, **_ended_layout(ended)})
 
     @classmethod
     def from_problem(cls, problem: Problem, support: str = "any") -> Self:
@@ -340,8 +340,8 @@ class Tabular(Problem):
             possible, _ = _possible(space.num_states, space.num_actions, "any", None, ended)
             start = space.start if space.initial is None else space.initial
             acts = None if space.acts is None else np.asarray(space.acts)
-            where: dict[str, Any] = {"horizon": space.horizon, "start": start, "acts": acts}
-            model = tabular_model(possible, is_support_known=False, **where)
+            settings: dict[str, Any] = {"horizon": space.horizon, "start": start, "acts": acts}
+            model = tabular_model(possible, is_support_known=False, **settings)
             model = replace(model, space=replace(model.space, state_ids=space.state_ids))
             if truth is not None:
                 table = model.parameter(np.maximum(truth.dense(), 0.0), "the truth")
@@ -442,8 +442,8 @@ def _split_names(kernels: Any) -> tuple[list[str] | None, Any]:
 def _absorbing_states(space: Space) -> np.ndarray:
     """States that lead to themselves only."""
     succ, support = np.asarray(space.succ), np.asarray(space.support)
-    own = np.arange(len(succ))[:, None, None]
-    return np.flatnonzero(((succ == own) | ~support).all(axis=(1, 2)))
+    state = np.arange(len(succ))[:, None, None]
+    return np.flatnonzero(((succ == state) | ~support).all(axis=(1, 2)))
 
 
 def _possible(
@@ -456,8 +456,8 @@ def _possible(
     """Which transitions may happen, with the copies of states, and whether that was declared."""
     if isinstance(support, str):
         is_choice = support == "any" or (support == "given" and positive is not None)
-        given = "" if positive is None else ", 'given'"
-        require(is_choice, "support", support, f"'any'{given} or an array [S, A, S]")
+        hint = "" if positive is None else ", 'given'"
+        require(is_choice, "support", support, f"'any'{hint} or an array [S, A, S]")
         is_known = support == "given"
         possible = positive.copy() if is_known and positive is not None else np.ones((S, A, S), bool)
     else:
@@ -484,8 +484,8 @@ def _terminal(terminal: Any, S: int, layout: Any = None, states: Any = None) -> 
     if (isinstance(terminal, (list, tuple)) and not terminal) or getattr(terminal, "size", 1) == 0:
         return ended
     try:
-        given = list(terminal) if isinstance(terminal, tuple) else terminal
-        numbers = numbers_of(with_names(layout, states), given, S)
+        states_given = list(terminal) if isinstance(terminal, tuple) else terminal
+        numbers = numbers_of(with_names(layout, states), states_given, S)
     except HorizonfreeError as error:
         what = f"a list of states, or {UNKNOWN!r}: {error}"
         kind = OptionError if isinstance(terminal, str) else ShapeError
@@ -494,6 +494,6 @@ def _terminal(terminal: Any, S: int, layout: Any = None, states: Any = None) -> 
     return ended
 
 
-def _declared(ended: Int[np.ndarray, " S"]) -> dict[str, Any]:
+def _ended_layout(ended: Int[np.ndarray, " S"]) -> dict[str, Any]:
     """The entry of the layout, where something was declared."""
     return {} if (ended == UNDECLARED).all() else {ENDED: ended}

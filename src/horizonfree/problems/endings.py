@@ -78,10 +78,10 @@ def with_copies(
 ) -> Bool[np.ndarray, "S1 A S1"]:
     """The possible transitions with those to the copies; final states and copies lead to themselves."""
     S, copies = len(ended), num_copies(ended)
-    both = np.flatnonzero(ended >= S)
+    at_random = np.flatnonzero(ended >= S)
     wider = np.pad(possible, ((0, copies), (0, 0), (0, copies)))
-    wider[:S, :, ended[both]] = possible[:, :, both]
-    final = np.concatenate([np.flatnonzero(ended == np.arange(S)), ended[both]])
+    wider[:S, :, ended[at_random]] = possible[:, :, at_random]
+    final = np.concatenate([np.flatnonzero(ended == np.arange(S)), ended[at_random]])
     wider[final] = np.arange(S + copies) == final[:, None, None]
     return wider
 
@@ -89,9 +89,9 @@ def with_copies(
 def layout_with_copies(layout: Any, states: Any, ended: Int[np.ndarray, " S"]) -> tuple[Any, Any]:
     """A layout and names of states, with names of the copies; cells are left out: a copy has none."""
     S = len(ended)
-    both = np.flatnonzero(ended >= S)
+    at_random = np.flatnonzero(ended >= S)
     is_layout = layout is None or isinstance(layout, Mapping)  # anything else raises an error elsewhere
-    if not both.size or not is_layout:
+    if not at_random.size or not is_layout:
         return layout, states
     other = dict(layout or {})
     other.pop("cells", None)
@@ -101,16 +101,16 @@ def layout_with_copies(layout: Any, states: Any, ended: Int[np.ndarray, " S"]) -
     names = [f"state {s}" for s in range(S)] if names is None else list(names)
     if len(names) != S:
         raise ShapeError(f"states has {len(names)} names; there are {S} states")
-    return other, [*names, *(f"{names[s]} (ended)" for s in both)]
+    return other, [*names, *(f"{names[s]} (ended)" for s in at_random)]
 
 
 def summary(ended: Int[np.ndarray, " S"]) -> str:
     """Where episodes end, as text."""
-    always, at_random = int((ended == np.arange(len(ended))).sum()), num_copies(ended)
-    rest = "always or never" if (ended == UNDECLARED).any() else "never"
-    numbers = {"always": always, "at random": at_random}
-    counted = [f"in {n:,} state{'s' * (n > 1)} {how}" for how, n in numbers.items() if n]
-    return ", ".join([*counted, f"in each other state {rest}" if counted else f"in each state {rest}"])
+    num_always, at_random = int((ended == np.arange(len(ended))).sum()), num_copies(ended)
+    rest_text = "always or never" if (ended == UNDECLARED).any() else "never"
+    numbers = {"always": num_always, "at random": at_random}
+    texts = [f"in {n:,} state{'s' * (n > 1)} {when}" for when, n in numbers.items() if n]
+    return ", ".join([*texts, f"in each other state {rest_text}" if texts else f"in each state {rest_text}"])
 
 
 class Endings(NamedTuple):

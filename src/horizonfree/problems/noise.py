@@ -48,11 +48,11 @@ class Noise(NamedTuple):
         """One kernel [S*A, S] for each distribution."""
         S, A, n = self.after.shape
         row, outcome = np.repeat(np.arange(S * A), n), np.tile(np.arange(n), S * A)
-        to = self.after.reshape(-1)
+        successors = self.after.reshape(-1)
         kernels = []
         for law in self.laws:
             is_positive = law[outcome] > 0
-            entries = law[outcome][is_positive], (row[is_positive], to[is_positive])
+            entries = law[outcome][is_positive], (row[is_positive], successors[is_positive])
             kernels.append(scipy.sparse.csr_array(scipy.sparse.coo_array(entries, (S * A, S))))
         return kernels
 
@@ -63,15 +63,15 @@ def noise_of(
     """Checked arguments; without models there is one distribution per outcome. allowed: as in mdp/policies.py."""
     names, values = names_and_values(outcomes, "outcomes")
     if callable(step):
-        after = _evaluated(step, names, values, num_states, num_actions, allowed)
+        next_states = _evaluated(step, names, values, num_states, num_actions, allowed)
     else:
-        after = _next_states(step, len(names), num_states, num_actions)
-        after = redirect_forbidden(action_aliases(allowed, *after.shape[:2]), after)
+        next_states = _next_states(step, len(names), num_states, num_actions)
+        next_states = redirect_forbidden(action_aliases(allowed, *next_states.shape[:2]), next_states)
     if models is None:
-        return Noise(after, names, np.eye(len(names)), names)
+        return Noise(next_states, names, np.eye(len(names)), names)
     law_names, law_values = names_and_values(models, "models")
     laws = np.stack([_law(x, name, len(names)) for name, x in zip(law_names, law_values)])
-    return Noise(after, names, laws, law_names)
+    return Noise(next_states, names, laws, law_names)
 
 
 def names_and_values(given: Any, argument: str) -> tuple[list[str], list[Any]]:
@@ -103,32 +103,42 @@ def _evaluated(
     calls = S * A * len(names)
     what = f"step would be called {calls:,} times, for {S:,} states, {A:,} actions and {len(names)} outcomes"
     check_size(calls, MAX_CALLS, what, "give step as an array [S, A, outcomes] of next states")
-    after, acts = np.empty((S, A, len(names)), np.int32), action_aliases(allowed, S, A)
-    for s, a, w in np.ndindex(after.shape):
+    next_states, acts = np.empty((S, A, len(names)), np.int32), action_aliases(allowed, S, A)
+    for s, a, w in np.ndindex(next_states.shape):
         if acts is not None and acts[s, a] != a:
             continue
         where = f"step(s={s}, a={a}, outcome {names[w]})"
         with calling(where, f"it must give a state, 0 to {S - 1}"):
-            to = step(s, a, values[w])
-        after[s, a, w] = check_int(to, where, 0, S - 1, f"a state, 0 to {S - 1}", ShapeError)
-    return redirect_forbidden(acts, after)
+            successor = step(s, a, values[w])
+        next_states[s, a, w] = check_int(successor, where, 0, S - 1, f"a state, 0 to {S - 1}", ShapeError)
+    return redirect_forbidden(acts, next_states)
 
 
 def _next_states(step: Any, n: int, S: Any, A: Any) -> Int[np.ndarray, "S A n"]:
     """A checked array of next states."""
-    after = check_integers(step, "step")
+    next_states = check_integers(step, "step")
     meaning = (
         f"a function (s, a, outcome) -> state, or an array [S, A, {n}] of next states, one for each outcome"
     )
-    require_shape(after.ndim == 3 and after.shape[2] == n, "step", after.shape, meaning)
-    for name, value, size in (("num_states", S, after.shape[0]), ("num_actions", A, after.shape[1])):
+    require_shape(next_states.ndim == 3 and next_states.shape[2] == n, "step", next_states.shape, meaning)
+    for name, value, size in (
+        ("num_states", S, next_states.shape[0]),
+        ("num_actions", A, next_states.shape[1]),
+    ):
         if value is not None:
             check_int(
-                value, name, size, size, f"{size}, as step is an array of shape {after.shape}, or left out"
+                value,
+                name,
+                size,
+                size,
+                f"{size}, as step is an array of shape {next_states.shape}, or left out",
             )
-    is_state, meaning = (after >= 0) & (after < len(after)), f"states are 0 to {len(after) - 1}"
-    require_entries(is_state, "step", after, meaning, at="[s={}, a={}, outcome {}]")
-    return after.astype(np.int32)
+    is_state, meaning = (
+        (next_states >= 0) & (next_states < len(next_states)),
+        f"states are 0 to {len(next_states) - 1}",
+    )
+    require_entries(is_state, "step", next_states, meaning, at="[s={}, a={}, outcome {}]")
+    return next_states.astype(np.int32)
 
 
 def _law(given: Any, name: str, n: int) -> Float[np.ndarray, " n"]:

@@ -156,8 +156,13 @@ class Problem(ReprMixin):
     def _repr_table(self) -> ReprTable:
         lines = []
         for kind, size in {"states": self.num_states, "actions": self.num_actions}.items():
-            given = self.layout.get(kind)
-            lines.append((kind, f"{size:,}" + (f": {join_names([str(x) for x in given])}" if given else "")))
+            layout_names = self.layout.get(kind)
+            lines.append(
+                (
+                    kind,
+                    f"{size:,}" + (f": {join_names([str(x) for x in layout_names])}" if layout_names else ""),
+                )
+            )
         if self.space.acts is not None:
             low, high = np.sort(self.actions_allowed.sum(axis=1))[[0, -1]]
             text = f"{low:,} to {high:,} actions, by state" if low < high else f"{low:,} in every state"
@@ -311,8 +316,8 @@ def true_gap(problem: Problem, reward: Any, policy: Any, *, scale: str = "total"
     resolved = resolve(problem, reward, scale=scale)
     kernel, space = problem.kernel(), problem.space
     table = policy_table(policy, *space.sizes)
-    best, own = optimal(kernel, resolved.table).V, evaluate(kernel, resolved.table, table)
-    return resolved.factor * lost(space, best, own)
+    best, values = optimal(kernel, resolved.table).V, evaluate(kernel, resolved.table, table)
+    return resolved.factor * lost(space, best, values)
 
 
 def _true_gap_of_property(problem: Problem, reward: Event | Property, policy: Any) -> float:
@@ -320,11 +325,11 @@ def _true_gap_of_property(problem: Problem, reward: Event | Property, policy: An
     result = reward.on_problem(problem) if isinstance(reward, Property) else reward
     _, S, A = problem.space.sizes
     if isinstance(result, Accumulated):
-        paid = result.paid if result.is_max else -result.paid
-        return true_gap(problem.with_start(None, result.steps), paid, policy, scale="rescale")
+        payments = result.paid if result.is_max else -result.paid
+        return true_gap(problem.with_start(None, result.steps), payments, policy, scale="rescale")
     check_event(result, problem.space)
     space = problem.with_start(None, result.steps + 1, is_paid_after=True).space
     lift, table = result.lift(space), policy_table(policy, result.steps, S, A)
     table = np.concatenate([table, table[-1:]])[:, lift.origin]
-    kernel, paid = lift.kernel(problem.kernel()), result.reward(space)
-    return lost(lift.space, optimal(kernel, paid).V, evaluate(kernel, paid, table))
+    kernel, payments = lift.kernel(problem.kernel()), result.reward(space)
+    return lost(lift.space, optimal(kernel, payments).V, evaluate(kernel, payments, table))

@@ -45,8 +45,8 @@ def restrict(problem: Problem, x: Any) -> Any:
     """An object over all states, on those of the part."""
     states, sizes = problem.state_ids, _all_sizes(problem)
     if isinstance(x, Reward):
-        occupied = None if x.occupied is None else restricted(x.occupied, states, sizes)
-        return Reward(restricted(x.table, states, sizes), x.factor, x.offset, occupied)
+        is_occupied = None if x.occupied is None else restricted(x.occupied, states, sizes)
+        return Reward(restricted(x.table, states, sizes), x.factor, x.offset, is_occupied)
     if isinstance(x, Trajectory):
         return Trajectory(_local_numbers(problem, np.asarray(x.s), "states"), x.a, x.j)
     if isinstance(x, tuple):
@@ -117,11 +117,13 @@ def _restricted_layout(problem: Problem, states: Int[np.ndarray, " m"]) -> dict[
     if ENDED in layout:  # of the states that are no copies, which are numbered first
         ended = np.asarray(layout[ENDED])
         ended = ended[states[states < len(ended)]]
-        after = index[np.maximum(ended, 0)]
-        restricted_layout[ENDED] = np.where(ended < 0, ended, np.where(after < 0, NEVER, after))
+        local_states = index[np.maximum(ended, 0)]
+        restricted_layout[ENDED] = np.where(ended < 0, ended, np.where(local_states < 0, NEVER, local_states))
     if AFTER in layout:
-        after = index[np.asarray(layout[AFTER])[states]]
-        restricted_layout[AFTER] = np.where(after < 0, np.arange(len(states))[:, None, None], after)
+        local_states = index[np.asarray(layout[AFTER])[states]]
+        restricted_layout[AFTER] = np.where(
+            local_states < 0, np.arange(len(states))[:, None, None], local_states
+        )
     restricted_layout[STATE_IDS] = problem.state_ids[states]
     restricted_layout[ALL_STATES] = _all_sizes(problem)[1]
     return restricted_layout

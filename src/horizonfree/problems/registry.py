@@ -130,10 +130,10 @@ def make(name: str, /, **parameters: Any) -> Problem:
     name = _without_version(name)
     check_known(name, _PROBLEMS, "problem")
     spec = _PROBLEMS[name]
-    known = {p.name: p for p in spec.parameters}
+    parameter_specs = {p.name: p for p in spec.parameters}
     for parameter in parameters:
-        if parameter not in known:
-            advice = suggestion(parameter, known)
+        if parameter not in parameter_specs:
+            advice = suggestion(parameter, parameter_specs)
             raise UnknownNameError(f"problem {name!r} has no parameter {parameter!r}; {advice}")
     values = {p.name: p.check(parameters.get(p.name, p.default)) for p in spec.parameters}
     recipe: Mapping[str, Any] = {"name": name, "parameters": values}
@@ -143,9 +143,9 @@ def make(name: str, /, **parameters: Any) -> Problem:
 def refuse_text(name: str, function: str) -> None:
     """An error for a text in place of the problem of `hf.explore`, `hf.compare` or `hf.explore_many`."""
     env_id = name.removeprefix("gymnasium:")
-    near = closest(env_id, problems())
-    if near is not None:
-        build = f"hf.make({near!r})"
+    suggestion = closest(env_id, problems())
+    if suggestion is not None:
+        build = f"hf.make({suggestion!r})"
     elif function == "explore":
         build = f"gymnasium.make({env_id!r})"
     else:
@@ -186,7 +186,7 @@ def check_at_most(name: str, value: float, high: float, reason: str) -> None:
 def _distinct_texts(value: float, limit: float) -> tuple[str, str]:
     """Both with enough digits to differ; the limit as printed is within the range."""
     for digits in range(6, 18):
-        text, printed = f"{value:.{digits}g}", f"{limit:.{digits}g}"
-        if text != printed and (float(printed) - limit) * (limit - value) >= 0:
+        text, limit_text = f"{value:.{digits}g}", f"{limit:.{digits}g}"
+        if text != limit_text and (float(limit_text) - limit) * (limit - value) >= 0:
             break
-    return text, printed
+    return text, limit_text

@@ -70,8 +70,8 @@ class Sampling(NamedTuple):
 
     def floor(self, delta: float = 0.05) -> float:
         """A lower limit of every certificate for all rewards, however many episodes: 2 sqrt((H - 1) KL / 2)."""
-        declared = self.misspecification(DELTA_SHARE * delta)
-        zeta = float(declared.radii(*self.samples.shape).max())
+        misspecification = self.misspecification(DELTA_SHARE * delta)
+        zeta = float(misspecification.radii(*self.samples.shape).max())
         return min(1.0, zeta * 2 * math.sqrt(self.horizon - 1))
 
     def needed(self, target: float, delta: float = 0.05) -> float:
@@ -102,10 +102,10 @@ class Sampling(NamedTuple):
         limit = "no suboptimality bound for every reward" + (
             "" if floor >= 1 else f" below {round_up(floor):.3g}"
         )
-        more = ", for single rewards perhaps" if floor >= 1 else ""
+        note = ", for single rewards perhaps" if floor >= 1 else ""
         target = next((x for x in (0.5, 0.2, 0.1, 0.05, 0.02, 0.01) if x < floor), 0.01)
-        needed = f"{target:g} needs about {self.needed(target, delta):,.2g}"
-        return f"{accuracy}; {limit} can be certified with these{more}; {needed}"
+        need_text = f"{target:g} needs about {self.needed(target, delta):,.2g}"
+        return f"{accuracy}; {limit} can be certified with these{note}; {need_text}"
 
     def __str__(self) -> str:
         return self.summary()
@@ -123,25 +123,25 @@ class Sampling(NamedTuple):
 
     def layout(self) -> dict[str, Any]:
         """As entries of a layout."""
-        plain = {
+        numbers = {
             "rows": self.rows,
             "is_fixed": self.is_fixed,
             "everywhere": self.everywhere,
             "size": self.size,
             "can_end": self.can_end,
         }
-        return dict(zip(KEYS, (self.samples, self.successors, self.shift, plain)))
+        return dict(zip(KEYS, (self.samples, self.successors, self.shift, numbers)))
 
 
 def sampling_of(layout: Mapping[str, Any], horizon: int) -> Sampling | None:
     """The sampling in a layout; None for kernels that were given."""
     if KEYS[-1] not in layout:
         return None
-    samples, successors, shift, plain = (layout[key] for key in KEYS)
+    samples, successors, shift, numbers = (layout[key] for key in KEYS)
     arrays = np.asarray(samples), np.asarray(successors), np.asarray(shift, np.float64)
-    flags = bool(plain["is_fixed"]), bool(plain["everywhere"])
+    flags = bool(numbers["is_fixed"]), bool(numbers["everywhere"])
     return Sampling(
-        *arrays, int(plain["rows"]), *flags, float(plain["size"]), horizon, bool(plain.get("can_end"))
+        *arrays, int(numbers["rows"]), *flags, float(numbers["size"]), horizon, bool(numbers.get("can_end"))
     )
 
 

@@ -214,11 +214,11 @@ def _allowed_successors(successors: Any, outcomes: Int[np.ndarray, "d S A S2"]) 
         allowed = check_array(successors, "successors", (S, A, S), "[S, A, S]").astype(bool)
     wrong = np.argwhere((outcomes[..., :S] + outcomes[..., S:] > 0) & ~allowed)
     if wrong.size:
-        i, s, a, to = wrong[0]
-        raise KernelError(f"simulator {i} went from (s={s}, a={a}) to {to}, which successors excludes")
-    nowhere = np.argwhere(~allowed.any(-1))
-    if nowhere.size:
-        s, a = nowhere[0]
+        i, s, a, successor = wrong[0]
+        raise KernelError(f"simulator {i} went from (s={s}, a={a}) to {successor}, which successors excludes")
+    empty_pairs = np.argwhere(~allowed.any(-1))
+    if empty_pairs.size:
+        s, a = empty_pairs[0]
         raise KernelError(
             f"successors lists no state that may follow (s={s}, a={a}); it must list at least one"
         )
@@ -233,9 +233,9 @@ def _ended_states(
     Episodes may be asked for from another start later, so they act in every state that no transition ends in.
     """
     S = len(starts)
-    s, to = np.nonzero(outcomes.any(axis=(0, 2)))
+    s, successors = np.nonzero(outcomes.any(axis=(0, 2)))
     is_ended_in = outcomes[..., S:].any(axis=(0, 1, 2))
-    return ended_states(Entries(s, to % S, to >= S), starts | ~is_ended_in)
+    return ended_states(Entries(s, successors % S, successors >= S), starts | ~is_ended_in)
 
 
 def _with_copies(
@@ -261,13 +261,13 @@ def _estimates(
     smoothing = check_number(smoothing, "smoothing", 0, 1e300, "a number from 0 to 1e300")
     S = counts.shape[1]
     stay = np.eye(S)[:, None]
-    seen = counts.sum(-1, keepdims=True)
-    plain = np.where(seen > 0, counts / np.maximum(seen, 1), stay)
-    added = counts + smoothing * may_follow / may_follow.sum(-1, keepdims=True)
-    total = added.sum(-1, keepdims=True)
-    smooth = np.where(total > 0, added / np.where(total > 0, total, 1.0), stay)
-    smooth, plain = (np.where(is_final[:, None, None], stay, x) for x in (smooth, plain))
-    return smooth, np.abs(smooth - plain).sum(-1).max(0) / 2
+    num_samples = counts.sum(-1, keepdims=True)
+    frequencies = np.where(num_samples > 0, counts / np.maximum(num_samples, 1), stay)
+    smoothed_counts = counts + smoothing * may_follow / may_follow.sum(-1, keepdims=True)
+    total = smoothed_counts.sum(-1, keepdims=True)
+    smooth = np.where(total > 0, smoothed_counts / np.where(total > 0, total, 1.0), stay)
+    smooth, frequencies = (np.where(is_final[:, None, None], stay, x) for x in (smooth, frequencies))
+    return smooth, np.abs(smooth - frequencies).sum(-1).max(0) / 2
 
 
 def _size(problem: Mixture) -> float:

@@ -334,16 +334,16 @@ def _actions(
     letters = max(1, int(2 * _mark(ax, columns) / 5)) if len(cells) > columns else 8
     for s in np.flatnonzero(gains[: len(cells)]):
         color = ON_COLOR if x[s] > 0.55 else INK
-        taken = np.flatnonzero(policy[s] >= MIN_PROBABILITY)
-        if not all(str(names[a]) in ARROWS for a in taken):
-            most = int(policy[s].argmax())
-            last = str(names[most]).split()[-1:] or [str(most)]  # a name may be empty
+        actions = np.flatnonzero(policy[s] >= MIN_PROBABILITY)
+        if not all(str(names[a]) in ARROWS for a in actions):
+            likeliest = int(policy[s].argmax())
+            last = str(names[likeliest]).split()[-1:] or [str(likeliest)]  # a name may be empty
             word = display_text(last[0][:letters])
             ax.text(*cells[s], word, ha="center", va="center", fontsize=7, color=color)
             continue
-        for a in taken:
+        for a in actions:
             move, share = np.array(ARROWS[str(names[a])]), float(policy[s, a])
-            is_sure = len(taken) == 1
+            is_sure = len(actions) == 1
             tail = cells[s] - 0.3 * move if is_sure else cells[s]
             head = cells[s] + (0.3 if is_sure else 0.2 + 0.25 * share) * move
             size = (0.8 if is_sure else 0.4 + 0.4 * share) * _mark(ax, columns)

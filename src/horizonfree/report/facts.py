@@ -26,7 +26,7 @@ from horizonfree.models.base import Confidence, Description, Evidence, Intervals
 from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning import evaluate, optimal
 from horizonfree.problems.problem import Problem, true_gap
-from horizonfree.report.within import Limits, Within, answer, limits_of, named
+from horizonfree.report.within import ConstraintStatus, Limits, answer, limits_of, with_names
 from horizonfree.runs.certificates import Robustness
 from horizonfree.runs.constrained import Constraint
 from horizonfree.runs.credible import Likely, likely
@@ -90,8 +90,8 @@ def forecast_curve(run: Run, delta: float) -> list[tuple[float, float]]:
     confidence = run.confidence(delta)
     if confidence.is_refuted or run.problem.model.num_unknown == 0 or not confidence.eps < 1:
         return []
-    later = [confidence.after(float(times)) for times in FORECAST_FACTORS]
-    return [(run.episodes + more, float(forecast.eps)) for forecast, more in later]
+    forecasts = [confidence.after(float(times)) for times in FORECAST_FACTORS]
+    return [(run.episodes + num_more, float(forecast.eps)) for forecast, num_more in forecasts]
 
 
 def _true_gap(run: Run, confidence: Confidence, rewards: Float[np.ndarray, "R H S A"]) -> float:
@@ -143,7 +143,7 @@ class Example(NamedTuple):
     best: float | None
     loss: float | None
     likely: Likely
-    within: Within | None = None
+    within: ConstraintStatus | None = None
 
 
 @dataclass(frozen=True)
@@ -206,8 +206,8 @@ class Facts:
     @property
     def worst_goal(self) -> str:
         """The goals of which the true suboptimality is the largest."""
-        every, scored = map(len, self.goals)
-        return "worst goal" if scored == every else f"worst of {scored} goals"
+        num_goals, num_scored = map(len, self.goals)
+        return "worst goal" if num_scored == num_goals else f"worst of {num_scored} goals"
 
     @property
     def family_name(self) -> str:
@@ -236,8 +236,8 @@ def compute_facts(
 ) -> Facts:
     """The facts of a run, with plans within constraints; has_robustness=False leaves out the slowest part."""
     run = without_assumed_truth(run)
-    within = named(run, constraints)
-    examples, refused = examples_of(run, delta, within)
+    checked = with_names(run, constraints)
+    examples, refused = examples_of(run, delta, checked)
     name, options = explorer_label_of(run)
     confidence, model = run.confidence(delta), run.problem.model
     history = history_of(run, delta)
@@ -264,7 +264,9 @@ def compute_facts(
         examples=examples,
         robustness=_robustness(run, delta) if has_robustness else None,
         versions=versions(),
-        limits=limits_of(run, example_rewards(run.problem)[0][2], within, refused, delta) if within else None,
+        limits=limits_of(run, example_rewards(run.problem)[0][2], checked, refused, delta)
+        if checked
+        else None,
     )
 
 
@@ -305,23 +307,31 @@ def without_assumed_truth(run: Run) -> Run:
 
 def example_states(problem: Problem) -> tuple[int, int]:
     """A state near the start, and one halfway to the farthest."""
-    occupied = occupied_states(problem.space)
-    first_step = np.where(occupied.any(axis=0), occupied.argmax(axis=0), -1)
+    is_occupied = occupied_states(problem.space)
+    first_step = np.where(is_occupied.any(axis=0), is_occupied.argmax(axis=0), -1)
     quarter, half = (
         np.flatnonzero(first_step == math.ceil(share * first_step.max())) for share in (0.25, 0.5)
     )
-    near = int(quarter[len(quarter) // 2])
-    others = half[half != near] if len(half) > 1 else half
-    return near, int(others[len(others) // 2])
+    quarter_state = int(quarter[len(quarter) // 2])
+    rest_states = half[half != quarter_state] if len(half) > 1 else half
+    return quarter_state, int(rest_states[len(rest_states) // 2])
 
 
 def example_rewards(problem: Problem) -> list[tuple[str, list[int], Float[np.ndarray, "H S A"]]]:
     """Three rewards of any problem: to end in a near state, to end halfway, to stay in the near state."""
-    near, halfway = example_states(problem)
+    quarter_state, halfway = example_states(problem)
     return [
-        (f"End in {state_text(problem, near)}", [near], rewards.goal(problem, near)),
+        (
+            f"End in {state_text(problem, quarter_state)}",
+            [quarter_state],
+            rewards.goal(problem, quarter_state),
+        ),
         (f"End in {state_text(problem, halfway)}", [halfway], rewards.goal(problem, halfway)),
-        (f"Stay in {state_text(problem, near)}", [near], rewards.occupancy(problem, near)),
+        (
+            f"Stay in {state_text(problem, quarter_state)}",
+            [quarter_state],
+            rewards.occupancy(problem, quarter_state),
+        ),
     ]
 
 
@@ -403,7 +413,7 @@ def make_example(
     V: Float[np.ndarray, " S"],
     best: float | None,
     loss: float | None,
-    within: Within | None = None,
+    within: ConstraintStatus | None = None,
 ) -> Example:
     """An `Example` from its plan."""
     return Example(

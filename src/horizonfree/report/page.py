@@ -20,7 +20,7 @@ from horizonfree.models.base import probabilities
 from horizonfree.report import draw, theme
 from horizonfree.report.draw import Picture, pictures
 from horizonfree.report.facts import Example, Facts, Moment, compute_facts, marked_starts, state_text
-from horizonfree.report.within import Limits, named
+from horizonfree.report.within import Limits, with_names
 from horizonfree.runs.audit import audit
 from horizonfree.runs.constrained import Constraint
 from horizonfree.runs.credible import Likely
@@ -55,19 +55,19 @@ def gaps_text(histories: Mapping[str, Sequence[Moment]], has_truth: bool, worst_
     parts = []
     for name, history in histories.items():
         first, last = history[0], history[-1]
-        since = "" if len(history) == 1 else f", from {first.eps:.3g} after {first.episodes:,}"
+        change_text = "" if len(history) == 1 else f", from {first.eps:.3g} after {first.episodes:,}"
         true = f"; true suboptimality at the {worst_goal}: {max(last.true_gap, 0):.2g}" if has_truth else ""
         parts.append(
-            f"{name}: certified for every reward {last.eps:.3g} after {last.episodes:,} episodes{since}{true}"
+            f"{name}: certified for every reward {last.eps:.3g} after {last.episodes:,} episodes{change_text}{true}"
         )
     return "Suboptimality against episodes, logarithmic. " + ". ".join(parts) + "."
 
 
 def _states(facts: Facts) -> str:
-    visited, most = int((facts.visits > 0).sum()), int(facts.visits.argmax())
+    visited, largest_visits = int((facts.visits > 0).sum()), int(facts.visits.argmax())
     text = (
         f"Visits of the states: {visited} of {facts.problem.num_states} were visited, "
-        f"{state_text(facts.problem, most)} most often ({facts.visits[most]:,} steps)."
+        f"{state_text(facts.problem, largest_visits)} most often ({facts.visits[largest_visits]:,} steps)."
     )
     if not np.isfinite(facts.uncertainty).any():
         return text
@@ -80,33 +80,33 @@ def _weights(facts: Facts) -> str:
     x = facts.intervals
     if x is None:
         return ""
-    shown = np.flatnonzero(x.is_learnable)[:12]
-    each = [f"weight {i} {x.estimate[i]:.3g}, from {x.low[i]:.3g} to {x.high[i]:.3g}" for i in shown]
-    return "Estimated weights with their intervals: " + "; ".join(each) + "."
+    indices = np.flatnonzero(x.is_learnable)[:12]
+    sentences = [f"weight {i} {x.estimate[i]:.3g}, from {x.low[i]:.3g} to {x.high[i]:.3g}" for i in indices]
+    return "Estimated weights with their intervals: " + "; ".join(sentences) + "."
 
 
 def _records(facts: Facts) -> str:
-    each = [
+    sentences = [
         f"{name.replace('_', ' ')} from {x[0]:.3g} to {x[-1]:.3g}"
         for name, x in facts.records.items()
         if len(x)
     ]
-    return "Records of the explorer, first and last episode: " + "; ".join(each) + "."
+    return "Records of the explorer, first and last episode: " + "; ".join(sentences) + "."
 
 
 def _robustness(facts: Facts) -> str:
     """The ends of the robustness curves."""
     if facts.robustness is None:
         return ""
-    each = []
+    sentences = []
     for name, x in zip(("every reward", "one reward"), facts.robustness):
-        there = np.flatnonzero(np.isfinite(x.gaps))
-        if len(there):
-            first, last = there[0], there[-1]
-            each.append(
+        finite = np.flatnonzero(np.isfinite(x.gaps))
+        if len(finite):
+            first, last = finite[0], finite[-1]
+            sentences.append(
                 f"{name}: {x.gaps[first]:.3g} at {x.zetas[first]:.3g}, {x.gaps[last]:.3g} at {x.zetas[last]:.3g}"
             )
-    return "Certified suboptimality against misspecification. " + "; ".join(each) + "."
+    return "Certified suboptimality against misspecification. " + "; ".join(sentences) + "."
 
 
 def _trade_off(limits: Limits) -> str:
@@ -129,8 +129,8 @@ def _plan(facts: Facts, x: Example) -> str:
     if start is None:
         return text
     names = facts.problem.layout.get("actions") or [f"action {a}" for a in range(facts.problem.num_actions)]
-    taken = np.flatnonzero(x.policy[start] >= draw.MIN_PROBABILITY)
-    shares = [names[a] if len(taken) == 1 else f"{names[a]} {x.policy[start, a]:.0%}" for a in taken]
+    actions = np.flatnonzero(x.policy[start] >= draw.MIN_PROBABILITY)
+    shares = [names[a] if len(actions) == 1 else f"{names[a]} {x.policy[start, a]:.0%}" for a in actions]
     return f"{text} First action at the start: {', '.join(shares)}."
 
 
@@ -185,8 +185,8 @@ def write_comparison(runs: Mapping[str, Run], path: str | Path, *, delta: float 
 def write_comparison_page(runs: Mapping[str, Facts], path: str | Path) -> Path:
     """Write a comparison of facts."""
     has_truth = all(x.has_truth for x in runs.values())
-    measured = {x.worst_goal for x in runs.values()}
-    worst_goal = measured.pop() if len(measured) == 1 else "worst goal evaluated"
+    goal_counts = {x.worst_goal for x in runs.values()}
+    worst_goal = goal_counts.pop() if len(goal_counts) == 1 else "worst goal evaluated"
     with theme.style():
         histories = {name: x.history for name, x in runs.items()}
         figure = draw.gaps(histories, has_truth, worst_goal)
@@ -223,7 +223,7 @@ def rows_of(runs: Mapping[str, Facts]) -> list[dict[str, Any]]:
 
 def summary_row(facts: Facts) -> dict[str, Any]:
     """One row of a comparison."""
-    now = facts.now
+    moment = facts.now
     return {
         "problem": facts.problem.name,
         "explorer": facts.explorer,
@@ -233,11 +233,11 @@ def summary_row(facts: Facts) -> dict[str, Any]:
         "forecast": facts.certificate.forecast,
         "goals_gap": facts.family.eps,
         "goals_summary": facts.family.summary(),
-        "worst_true_gap": None if np.isnan(now.true_gap) else max(0.0, now.true_gap),
+        "worst_true_gap": None if np.isnan(moment.true_gap) else max(0.0, moment.true_gap),
         "goals": len(facts.goals.every),
         "goals_scored": len(facts.goals.scored) if facts.has_truth else None,
-        "doubt": now.uncertainty,
-        "inefficiency": None if np.isnan(now.inefficiency) else now.inefficiency,
+        "doubt": moment.uncertainty,
+        "inefficiency": None if np.isnan(moment.inefficiency) else moment.inefficiency,
         "seed": facts.seed,
     }
 
@@ -315,9 +315,9 @@ def likely_interval(guess: Likely) -> str:
     return interval(guess.low, guess.high)
 
 
-def _interval(ends: list[float] | None, beside: float | None = None) -> str:
+def _interval(ends: list[float] | None, center: float | None = None) -> str:
     """The ends of an interval, rounded outwards; `beside`: a bound that stands with it."""
-    return "–" if ends is None else interval(ends[0], ends[1], beside)
+    return "–" if ends is None else interval(ends[0], ends[1], center)
 
 
 def sentence(statement: object) -> str:
@@ -390,7 +390,7 @@ def decide(
 
     today: as for `Run.evaluate`; None: the policy of the data. constraints: as for `Run.plan`.
     """
-    plan = run.plan(reward, scale="rescale", delta=delta, constraints=named(run, constraints) or None)
+    plan = run.plan(reward, scale="rescale", delta=delta, constraints=with_names(run, constraints) or None)
     if isinstance(plan, ConstrainedPlan) and plan.memory is not None:
         raise OptionError(
             "a decision compares policies of states and steps, and a plan within constraints on events remembers what "
@@ -398,8 +398,8 @@ def decide(
         )
     result = audit(run, reward, plan.policy, today, delta=delta)
     share = plan.occupancy.mean(axis=0)
-    listed = np.flatnonzero(share >= MIN_TIME)
-    order = np.sort(listed[np.argsort(-share[listed], kind="stable")[:MAX_ROWS]])
+    states = np.flatnonzero(share >= MIN_TIME)
+    order = np.sort(states[np.argsort(-share[states], kind="stable")[:MAX_ROWS]])
     new, old = (probabilities(x.policy, run.problem.num_actions) for x in (result.new, result.incumbent))
     layout = run.problem.layout
     rows = [
@@ -418,11 +418,11 @@ def decide(
         "more_states": int((share > 0).sum()) - len(order),
     }
     if isinstance(plan, ConstrainedPlan):
-        decision["within"] = _within(run, plan, constraints, result.incumbent.policy, delta)
+        decision["within"] = _constraint_data(run, plan, constraints, result.incumbent.policy, delta)
     return decision
 
 
-def _within(
+def _constraint_data(
     run: Run, plan: ConstrainedPlan, constraints: Sequence[Constraint], today: np.ndarray, delta: float
 ) -> dict[str, Any]:
     """What is proved of the constraints under the plan and under today's policy."""

@@ -22,12 +22,7 @@ DASHES = ("-", "--", ":")
 MARKERS = ("o", "s", "^", "D")
 STROKES = {"-": "none", "--": "6 3", ":": "2 2"}
 LOG_SCALE_RATIO = 20  # of the largest to the smallest number on a linear axis
-REWARD_MEASURES = {
-    "reward_max",
-    "reward_median",
-    "gap",
-    "own_gap",
-}  # measures that use the rewards of the sweep
+REWARD_MEASURES = {"reward_max", "reward_median", "gap", "own_gap"}  # they use the rewards of the sweep
 OF_REWARDS = {
     "suite": "ending in each state, and staying in it",
     "goals": "ending in each state",
@@ -35,7 +30,7 @@ OF_REWARDS = {
 }
 
 
-class Look(NamedTuple):
+class Style(NamedTuple):
     """The style of a setting."""
 
     color: str
@@ -49,7 +44,7 @@ class Part(NamedTuple):
     measure: str
     meaning: str
     figure: str
-    looks: list[int]
+    episodes: list[int]
     curves: dict[str, Curve]
     has_slope: bool
 
@@ -57,11 +52,12 @@ class Part(NamedTuple):
 def write_sweep(result: Sweep, path: str | Path) -> Path:
     """Write the page of a sweep, finished or not; returns its path."""
     spec = result.spec
-    looks = {name: look_of(i) for i, name in enumerate(spec.explorers)}
-    number = {name: i for i, name in enumerate(looks)}
+    styles = {name: style_of(i) for i, name in enumerate(spec.explorers)}
+    number = {name: i for i, name in enumerate(styles)}
     measures = [*spec.measure, *spec.records]
     parts = {
-        place: [x for name in measures if (x := _part(result, place, name, looks))] for place in spec.problems
+        problem: [x for name in measures if (x := _part(result, problem, name, styles))]
+        for problem in spec.problems
     }
     text = (
         environment()
@@ -72,7 +68,7 @@ def write_sweep(result: Sweep, path: str | Path) -> Path:
             parts=parts,
             number=number,
             names={name: setting_label(name, table) for name, table in spec.explorers.items()},
-            swatch={name: _swatch(look) for name, look in looks.items()},
+            swatch={name: _swatch(style) for name, style in styles.items()},
             rewards=OF_REWARDS[spec.rewards] if REWARD_MEASURES & set(spec.measure) else None,
             seconds=float(_per_task(result, "seconds").sum()),
             devices=sorted(set(result["device"])),
@@ -82,19 +78,19 @@ def write_sweep(result: Sweep, path: str | Path) -> Path:
     return write_text(path, text)
 
 
-def look_of(i: int) -> Look:
+def style_of(i: int) -> Style:
     """Colours first, then dashes, then markers: 48 different styles."""
     color, dash = COLORS[i % len(COLORS)], DASHES[i // len(COLORS) % len(DASHES)]
-    return Look(color, dash, MARKERS[i // (len(COLORS) * len(DASHES)) % len(MARKERS)])
+    return Style(color, dash, MARKERS[i // (len(COLORS) * len(DASHES)) % len(MARKERS)])
 
 
-def figure_of(by_setting: dict[str, Curve], looks: dict[str, Look], title: str) -> "Figure":
+def figure_of(by_setting: dict[str, Curve], styles: dict[str, Style], title: str) -> "Figure":
     """Medians as lines, intervals as bands; each setting has a CSS class, so that it can be hidden."""
     fig, ((ax,),) = draw.figure(2.9, width=5.4)
-    for i, name in enumerate(looks):
+    for i, name in enumerate(styles):
         if name not in by_setting:
             continue
-        curve, (color, dash, marker) = by_setting[name], looks[name]
+        curve, (color, dash, marker) = by_setting[name], styles[name]
         line = ax.plot(curve.episodes, curve.median, dash, color=color, marker=marker, markersize=4)[0]
         band = ax.fill_between(curve.episodes, curve.low, curve.high, color=color, alpha=0.13, linewidth=0)
         line.set_gid(f"is-setting-{i}")
@@ -118,23 +114,23 @@ def _scale(ax: "Axes", values: np.ndarray) -> None:
     ax.set_ylim(bottom=0)
 
 
-def _part(result: Sweep, place: str, measure: str, looks: dict[str, Look]) -> Part | None:
+def _part(result: Sweep, problem: str, measure: str, styles: dict[str, Style]) -> Part | None:
     """None if no setting has numbers."""
-    drawn = curves(result, measure, place)
-    if not drawn:
+    by_setting = curves(result, measure, problem)
+    if not by_setting:
         return None
     meaning = MEASURES.get(measure, "record of the explorer")
     with theme.style():
         alt = f"{measure} against episodes"
-        svg = theme.to_svg(figure_of(drawn, looks, display_text(measure)), alt)
+        svg = theme.to_svg(figure_of(by_setting, styles, display_text(measure)), alt)
         figure = theme.inline_svg(svg, alt)
-    episodes = sorted({int(k) for x in drawn.values() for k in x.episodes})
-    return Part(measure, meaning, figure, episodes, drawn, measure in result.spec.slopes)
+    episodes = sorted({int(k) for x in by_setting.values() for k in x.episodes})
+    return Part(measure, meaning, figure, episodes, by_setting, measure in result.spec.slopes)
 
 
-def _swatch(look: Look) -> str:
-    color = f"var({theme.VARIABLES[look.color]})"
-    dash = STROKES[look.dash]
+def _swatch(style: Style) -> str:
+    color = f"var({theme.VARIABLES[style.color]})"
+    dash = STROKES[style.dash]
     return (
         f'<svg class="swatch" viewBox="0 0 28 8" aria-hidden="true"><path d="M1 4H27" stroke="{color}" '
         f'stroke-width="2.4" stroke-dasharray="{dash}"/></svg>'

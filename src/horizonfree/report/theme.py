@@ -95,8 +95,8 @@ def inline_svg(svg: str, alt: str) -> str:
     alt: the alternative text. An element with the gid "is-NAME" gets the class NAME.
     """
     text = re.sub(r' id="is-([\w-]+)"', r' class="\1"', svg[svg.index("<svg") :])
-    used = set(re.findall(r"#([\w-]+)[\")]", text))
-    text = re.sub(r' id="([\w.-]+)"', lambda match: match[0] if match[1] in used else "", text)
+    used_ids = set(re.findall(r"#([\w-]+)[\")]", text))
+    text = re.sub(r' id="([\w.-]+)"', lambda match: match[0] if match[1] in used_ids else "", text)
     text = re.sub(r' (?:width|height)="[\d.]+pt"', "", text, count=2)
     text = re.sub(r"#[0-9a-f]{6}\b", lambda match: _CSS.get(match[0], match[0]), text)
     label = escape(CONTROL.sub("?", alt))

@@ -24,7 +24,7 @@ MIN_RANGE = 1e-6  # of its costs; below it the best plan is as cheap as any
 COLUMNS = ("costs", "cost_low", "cost_high", "values", "value_low", "value_high")  # of its table
 
 
-class Within(NamedTuple):
+class ConstraintStatus(NamedTuple):
     """What is proved of the constraints under a plan. `truth`: their true totals, or None."""
 
     status: str
@@ -49,7 +49,7 @@ class Answer(NamedTuple):
     V: Float[np.ndarray, " S"]
     best: float | None
     loss: float | None
-    within: Within
+    within: ConstraintStatus
 
 
 class Limits(NamedTuple):
@@ -71,7 +71,7 @@ class Limits(NamedTuple):
         return result
 
 
-def named(run: Run, constraints: Sequence[Constraint]) -> list[Constraint]:
+def with_names(run: Run, constraints: Sequence[Constraint]) -> list[Constraint]:
     """The constraints, if any, each with a name; refuses those that do not fit the problem."""
     if isinstance(constraints, Sequence) and not constraints:
         return []
@@ -82,23 +82,25 @@ def named(run: Run, constraints: Sequence[Constraint]) -> list[Constraint]:
 def answer(run: Run, reward: Any, constraints: Sequence[Constraint], delta: float) -> Answer:
     """`run.plan(reward, constraints=constraints)`, and what a report shows beside it."""
     check_constraints(run.problem, reward, constraints)
-    asked = Question(run, reward, constraints, "total", (delta, 0.0))
-    plan = asked.answer()
-    policy, kernel = plan.policy, asked.confidence.kernel
-    if len(policy) < asked.space.horizon:  # one more step, whose actions change nothing
+    question = Question(run, reward, constraints, "total", (delta, 0.0))
+    plan = question.answer()
+    policy, kernel = plan.policy, question.confidence.kernel
+    if len(policy) < question.space.horizon:  # one more step, whose actions change nothing
         policy = np.concatenate([policy, policy[-1:]])
-    V = policy_values(kernel, asked.reward.table, policy)[0][: run.problem.num_states]
-    within = Within(plan.status, plan.certificate.forecast, plan.constraints)
+    V = policy_values(kernel, question.reward.table, policy)[0][: run.problem.num_states]
+    within = ConstraintStatus(plan.status, plan.certificate.forecast, plan.constraints)
     if run.problem.truth is None:
         return Answer(plan, V, None, None, within)
-    kernel = run.problem.kernel() if asked.memory is None else asked.memory.lift.kernel(run.problem.kernel())
-    program = OccupancyProgram(
-        kernel, start_distribution_of(asked.space), asked.signed, is_allowed(asked.space)
+    kernel = (
+        run.problem.kernel() if question.memory is None else question.memory.lift.kernel(run.problem.kernel())
     )
-    found = program.best(asked.reward.table, asked.limits)
-    best = None if found is None else asked.reward.factor * found.value + asked.reward.offset
-    loss = None if best is None else max(0.0, best - _total(asked, kernel, asked.reward, policy))
-    truth = tuple(_total(asked, kernel, cost, policy) for cost in asked.costs)
+    program = OccupancyProgram(
+        kernel, start_distribution_of(question.space), question.signed, is_allowed(question.space)
+    )
+    solution = program.best(question.reward.table, question.limits)
+    best = None if solution is None else question.reward.factor * solution.value + question.reward.offset
+    loss = None if best is None else max(0.0, best - _total(question, kernel, question.reward, policy))
+    truth = tuple(_total(question, kernel, cost, policy) for cost in question.costs)
     return Answer(plan, V, best, loss, within._replace(truth=truth))
 
 
@@ -108,14 +110,14 @@ def limits_of(
     """The constraints, with the trade-off between a reward and the first cost with an upper bound."""
     cost, curve = next((x for x in constraints if x.is_upper), None), None
     if cost is not None:
-        with suppress(HorizonfreeError):  # as for plans, whose refusals are told
+        with suppress(HorizonfreeError):  # the plans show why they are refused
             curve = run.pareto(reward, cost.reward, points=POINTS, delta=delta)
     if curve is not None and np.ptp(curve.costs) < MIN_RANGE:
         curve = None
     return Limits(constraints, refused, cost, curve)
 
 
-def _total(asked: Question, kernel: Kernel, reward: Reward, policy: np.ndarray) -> float:
+def _total(question: Question, kernel: Kernel, reward: Reward, policy: np.ndarray) -> float:
     """The total of a policy in a kernel, in the units of the reward."""
-    value = asked.space.at_start(policy_values(kernel, reward.table, policy)[0])
+    value = question.space.at_start(policy_values(kernel, reward.table, policy)[0])
     return reward.factor * float(value) + reward.offset

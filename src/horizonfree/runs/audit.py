@@ -72,13 +72,13 @@ class Audit(ReprMixin):
         """Which policy is better, as far as that is proved."""
         if self.is_refuted:
             return "nothing: the data refute the model class"
-        sure = f"({confidence_of(self.comparison.delta)}, any stopping time)"
+        confidence_text = f"({confidence_of(self.comparison.delta)}, any stopping time)"
         if self.comparison.low > 0:
-            return f"the new policy is better by at least {round_down(self.comparison.low):.3g} {sure}"
+            return f"the new policy is better by at least {round_down(self.comparison.low):.3g} {confidence_text}"
         if self.comparison.high < 0:
-            return f"the incumbent is better by at least {round_down(-self.comparison.high):.3g} {sure}"
-        between = interval(self.comparison.low, self.comparison.high)
-        return f"not which is better: the advantage of the new policy is in {between} {sure}"
+            return f"the incumbent is better by at least {round_down(-self.comparison.high):.3g} {confidence_text}"
+        interval_text = interval(self.comparison.low, self.comparison.high)
+        return f"not which is better: the advantage of the new policy is in {interval_text} {confidence_text}"
 
     @property
     def likely(self) -> str:
@@ -248,8 +248,8 @@ def logging_policy(run: Run) -> Float[np.ndarray, "S A"]:
 
 
 def _value(plan: Plan) -> str:
-    sure = confidence_of(plan.certificate.delta)
-    return f"{plan.value:.4g}, {sure} interval {interval(plan.value_low, plan.value_high)}"
+    confidence_text = confidence_of(plan.certificate.delta)
+    return f"{plan.value:.4g}, {confidence_text} interval {interval(plan.value_low, plan.value_high)}"
 
 
 def _largest(x: Float[np.ndarray, " n"], above: float) -> Iterator[int]:

@@ -130,16 +130,16 @@ def family(run: Any, certificate: Certificate, rewards: Any) -> Certificate:
     return replace(certificate, claim=Claim(run, lambda: question))
 
 
-def of_policy(run: Any, checked: Reward, policy: np.ndarray) -> dict[str, Any]:
+def of_policy(run: Any, reward: Reward, policy: np.ndarray) -> dict[str, Any]:
     """The question about one policy for one reward."""
-    table = checked.table
-    if checked.occupied is not None:
-        table = np.where(checked.occupied[:, :, None], table, 0.0)
+    table = reward.table
+    if reward.occupied is not None:
+        table = np.where(reward.occupied[:, :, None], table, 0.0)
     return {
         "kind": "policy",
         "reward": packed(np.asarray(table, np.float64)),
-        "factor": float(checked.factor),
-        "offset": float(checked.offset),
+        "factor": float(reward.factor),
+        "offset": float(reward.offset),
         "policy": packed(policy),
         "view": _view_of(run),
     }

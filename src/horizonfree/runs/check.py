@@ -135,18 +135,19 @@ def _why_not(problem: Problem, name: str) -> str:
     return NO_LOG
 
 
-def _log_q_of_problem(space: Space, counts: Int[np.ndarray, "S A n"], rich: Problem) -> float:
+def _log_q_of_problem(space: Space, counts: Int[np.ndarray, "S A n"], alternative: Problem) -> float:
     """log Q of another class on the same states and actions; -inf where something is impossible in it."""
-    if (rich.num_states, rich.num_actions) != (space.num_states, space.num_actions):
+    if (alternative.num_states, alternative.num_actions) != (space.num_states, space.num_actions):
         raise ShapeError(
-            f"the alternative {rich.name!r} has {rich.num_states} states and {rich.num_actions} actions, the problem "
-            f"{space.num_states} and {space.num_actions}; they must agree"
+            f"the alternative {alternative.name!r} has {alternative.num_states} states and "
+            f"{alternative.num_actions} actions, the problem {space.num_states} and {space.num_actions}; "
+            "they must agree"
         )
-    transferred = transfer_counts(space, counts, rich.space)
+    transferred = transfer_counts(space, counts, alternative.space)
     return (
         -np.inf
         if transferred is None
-        else alternatives_of(rich.model).marginal_log_likelihood(transferred[None])
+        else alternatives_of(alternative.model).marginal_log_likelihood(transferred[None])
     )
 
 
@@ -170,12 +171,13 @@ def _memory(model: Model, log: Trajectory) -> float | None:
     values = np.unique(label)
     if len(values) < 2:
         return None
-    at = np.unique(np.linspace(1, len(values) - 1, MAX_CUTS).round().astype(int))
+    cuts = np.unique(np.linspace(1, len(values) - 1, MAX_CUTS).round().astype(int))
     s, a, j = (np.asarray(x) for x in (log.s[:, :-1], log.a, log.j))
     labels = np.where(j >= 0, label[s, a, np.maximum(j, 0)], values[0])
-    before = np.concatenate([np.full((len(labels), 1), values[0]), labels[:, :-1]], axis=1)
+    previous = np.concatenate([np.full((len(labels), 1), values[0]), labels[:, :-1]], axis=1)
     return mean_of(
-        [_log_q_of_parts(model, log, before >= cut) for cut in values[at]], np.full(len(at), 1 / len(at))
+        [_log_q_of_parts(model, log, previous >= cut) for cut in values[cuts]],
+        np.full(len(cuts), 1 / len(cuts)),
     )
 
 
@@ -185,8 +187,10 @@ def _age(model: Model, log: Trajectory) -> float | None:
     if H < 2:
         return None
     step = np.broadcast_to(np.arange(H), log.a.shape)
-    at = np.unique(np.linspace(1, H - 1, MAX_CUTS).round().astype(int))
-    return mean_of([_log_q_of_parts(model, log, step >= cut) for cut in at], np.full(len(at), 1 / len(at)))
+    cuts = np.unique(np.linspace(1, H - 1, MAX_CUTS).round().astype(int))
+    return mean_of(
+        [_log_q_of_parts(model, log, step >= cut) for cut in cuts], np.full(len(cuts), 1 / len(cuts))
+    )
 
 
 def _groups(model: Model, log: Trajectory, by: Any) -> tuple[str, float]:
@@ -209,6 +213,6 @@ def _log_q_of_parts(
     check_size(num_parts * size, MAX_COUNTS, f"{what} have too many counts", "give fewer groups")
     s, a, j = (np.asarray(x) for x in (log.s[:, :-1], log.a, log.j))
     is_observed = j >= 0
-    where = np.ravel_multi_index((s[is_observed], a[is_observed], j[is_observed]), shape)
-    counts = np.bincount(part[is_observed] * size + where, minlength=num_parts * size)
+    flat_index = np.ravel_multi_index((s[is_observed], a[is_observed], j[is_observed]), shape)
+    counts = np.bincount(part[is_observed] * size + flat_index, minlength=num_parts * size)
     return alternatives_of(model).marginal_log_likelihood(counts.reshape(num_parts, *shape))

@@ -120,8 +120,8 @@ def plan_within(
 ) -> ConstrainedPlan:
     """`Run.plan` with constraints."""
     check_constraints(run.problem, reward, constraints, model)
-    there = run if start is None and horizon is None else run.restart_from(start, horizon)
-    return Question(there, reward, constraints, scale, (delta, misspecification), spec).answer()
+    restarted = run if start is None and horizon is None else run.restart_from(start, horizon)
+    return Question(restarted, reward, constraints, scale, (delta, misspecification), spec).answer()
 
 
 def check_constraints(problem: Problem, reward: Any, constraints: Any, model: str = "likelihood") -> None:
@@ -167,13 +167,13 @@ def _event(x: Any, problem: Problem) -> Event | None:
     """A reward that is an event; None for any other."""
     if not is_property(x):
         return None
-    found = on_problem(x, problem)
-    if not isinstance(found, Event) or not found.is_max:
+    resolved = on_problem(x, problem)
+    if not isinstance(resolved, Event) or not resolved.is_max:
         raise RewardError(
             "of properties, plans within constraints take probabilities with max: for min bound the event by "
             "hf.at_most, for sums give the reward"
         )
-    return found
+    return resolved
 
 
 class Question:
@@ -194,9 +194,9 @@ class Question:
     ) -> None:
         self.constraints, self.asked, self.where = constraints, run.problem, run._where
         sources = [reward, *(x.reward for x in constraints)]
-        found = [_event(x, run.problem) for x in sources]
-        events = tuple(x for x in found if x is not None)
-        first = None if found[0] is not None else self._resolve_reward(reward, scale, spec)
+        resolved = [_event(x, run.problem) for x in sources]
+        events = tuple(x for x in resolved if x is not None)
+        first = None if resolved[0] is not None else self._resolve_reward(reward, scale, spec)
         H = run.problem.horizon
         T = max(H, H if first is None else len(first.table), *(x.steps + 1 for x in events), 1)
         self.acts = max(H, *(x.steps for x in events), 1)  # steps whose actions matter
@@ -208,13 +208,13 @@ class Question:
             lift = EventLift.of_events(self.space, events)
             self.memory = Memory(lift, events, run.problem.layout)
             self.space, self.confidence = lift.space, self.confidence.lifted(lift)
-        places = np.cumsum([x is not None for x in found]) - 1
-        self.reward = self._on_states(first, found[0], int(places[0]))
+        places = np.cumsum([x is not None for x in resolved]) - 1
+        self.reward = self._on_states(first, resolved[0], int(places[0]))
         self.costs = [
             self._on_states(
                 None if event is not None else resolve(run.problem, x, scale="rescale"), event, int(i)
             )
-            for x, event, i in zip(sources[1:], found[1:], places[1:])
+            for x, event, i in zip(sources[1:], resolved[1:], places[1:])
         ]
         self.sign = np.array([1.0 if x.is_upper else -1.0 for x in constraints])
         bounds = [(x.bound - cost.offset) / cost.factor for x, cost in zip(constraints, self.costs)]
@@ -268,8 +268,8 @@ class Question:
         if first is None:
             return self._undecided_plan(safest.policy, [], [safest], safest.multipliers)
         tight = program.best(self.reward.table, self.limits + safest.value)
-        likely = [x for x in (first, tight, safest) if x is not None]
-        return self._undecided_plan(first.policy, [first.multipliers], likely, safest.multipliers)
+        candidates = [x for x in (first, tight, safest) if x is not None]
+        return self._undecided_plan(first.policy, [first.multipliers], candidates, safest.multipliers)
 
     def program(self) -> OccupancyProgram:
         """The linear programme in the estimate."""
@@ -284,26 +284,28 @@ class Question:
         weights: Float[np.ndarray, " m"],
     ) -> ConstrainedPlan:
         """The plan, and a forecast: after how many more episodes one of the candidates is certified, or (2) holds."""
-        plan, later = self._plan(policy, UNDECIDED, multipliers), copy(self)
+        plan, forecast = self._plan(policy, UNDECIDED, multipliers), copy(self)
         if plan.certificate.is_rejected:
             return plan
 
         def is_decided(confidence: Confidence) -> bool:
-            later.confidence = confidence
-            return any(later._is_feasible(x.policy) for x in candidates) or later._is_contradicted(weights)
+            forecast.confidence = confidence
+            return any(forecast._is_feasible(x.policy) for x in candidates) or forecast._is_contradicted(
+                weights
+            )
 
-        words = "whether the constraints can be satisfied cannot be foreseen yet"
+        text = "whether the constraints can be satisfied cannot be foreseen yet"
         episodes = self.confidence.episodes_until(is_decided)
         if math.isfinite(episodes):
-            words = f"about {episodes_text(episodes)} more episodes decide the constraints"
-        return replace(plan, certificate=replace(plan.certificate, forecast=words))
+            text = f"about {episodes_text(episodes)} more episodes decide the constraints"
+        return replace(plan, certificate=replace(plan.certificate, forecast=text))
 
     def _signed_costs(self) -> Float[np.ndarray, "m H S A"]:
         """Signed costs for the linear programme: mass that the estimate loses where it knows nothing costs all."""
-        lost = 1.0 - np.asarray(self.confidence.kernel.prob).sum(-1)
-        charged = self.signed.copy()
-        charged[self.sign > 0, :-1] += np.where(lost > STRICT, lost, 0.0)
-        return charged
+        missing_mass = 1.0 - np.asarray(self.confidence.kernel.prob).sum(-1)
+        costs = self.signed.copy()
+        costs[self.sign > 0, :-1] += np.where(missing_mass > STRICT, missing_mass, 0.0)
+        return costs
 
     def _find_feasible(
         self, program: OccupancyProgram, first: ConstrainedSolution, safest: ConstrainedSolution
@@ -318,9 +320,9 @@ class Question:
         low, high = 0.0, 1.0
         for _ in range(NUM_BISECTIONS):
             middle = (low + high) / 2
-            tried = program.best(self.reward.table, self.limits + middle * safest.value)
-            if tried is not None and self._is_feasible(tried.policy):
-                result, high = tried, middle
+            solution = program.best(self.reward.table, self.limits + middle * safest.value)
+            if solution is not None and self._is_feasible(solution.policy):
+                result, high = solution, middle
             else:
                 low = middle
         return result
@@ -343,18 +345,18 @@ class Question:
         """Whether no policy satisfies the constraints for any parameter, by Theorem C3."""
         if self.confidence.is_refuted:
             return False
-        tried = [weights, *np.eye(len(weights))] if len(weights) > 1 else [np.ones(1)]
-        return any(self._is_out_of_reach(w) for w in tried)
+        candidates = [weights, *np.eye(len(weights))] if len(weights) > 1 else [np.ones(1)]
+        return any(self._is_out_of_reach(w) for w in candidates)
 
     def _is_out_of_reach(self, weights: Float[np.ndarray, " m"]) -> bool:
         """V*(-w.c) + w.b < 0 for every parameter: (2) of docs/further-proofs.md."""
-        paid = rescale(self.space, -np.tensordot(weights, self.signed, 1))
-        _, bounds = certify.planned(self.model, self.confidence, paid.table)
+        reward = rescale(self.space, -np.tensordot(weights, self.signed, 1))
+        _, bounds = certify.planned(self.model, self.confidence, reward.table)
         bounds, certificate = certify.certified(self.model, self.confidence, bounds)
         if certificate.is_rejected:
             return False
-        best = paid.factor * min(1.0, float(bounds.high) + certificate.eps) + paid.offset
-        size = 1.0 + paid.factor + abs(paid.offset) + float(weights @ np.abs(self.limits))
+        best = reward.factor * min(1.0, float(bounds.high) + certificate.eps) + reward.offset
+        size = 1.0 + reward.factor + abs(reward.offset) + float(weights @ np.abs(self.limits))
         return best + float(weights @ self.limits) < -STRICT * size
 
     def _gap(
@@ -364,15 +366,15 @@ class Question:
         results: tuple[ConstraintResult, ...],
     ) -> float:
         """Theorem C2: the gap of reward - multipliers . costs, and what the constraints leave unused at most."""
-        priced = rescale(self.space, self.reward.table - np.tensordot(multipliers, self.signed, 1))
-        eps = certify.for_reward(self.model, self.confidence, priced.table, policy)[1].eps
+        reward = rescale(self.space, self.reward.table - np.tensordot(multipliers, self.signed, 1))
+        eps = certify.for_reward(self.model, self.confidence, reward.table, policy)[1].eps
         slack = np.zeros(len(results))
         for i, (x, cost) in enumerate(zip(results, self.costs)):
             unused = x.bound - x.low if x.is_upper else x.high - x.bound
             size = abs(x.bound) + abs(cost.offset) + cost.factor
             slack[i] = (unused + STRICT * size) / cost.factor
-        rounding = STRICT * (1.0 + priced.factor + float(multipliers.sum()))
-        return priced.factor * eps + float(multipliers @ slack) + rounding
+        rounding = STRICT * (1.0 + reward.factor + float(multipliers.sum()))
+        return reward.factor * eps + float(multipliers @ slack) + rounding
 
     def _plan(
         self, policy: Float[np.ndarray, "H S A"], status: str, multipliers: list[Float[np.ndarray, " m"]]
@@ -390,22 +392,22 @@ class Question:
             is_claimed=False,
         )
         certificate, results = plan.certificate, self._results(policy)
-        chosen, eps = np.zeros(len(self.costs)), certificate.eps
+        multipliers_used, eps = np.zeros(len(self.costs)), certificate.eps
         if certificate.is_rejected or results is None:
             results = tuple(self._result(i, policy, 0.0, 1.0) for i in range(len(self.costs)))
             multipliers, status = [], UNDECIDED
         for lam in multipliers:
             gap = max(0.0, self._gap(policy, lam, results))
             if gap < eps:
-                chosen, eps = lam, gap
+                multipliers_used, eps = lam, gap
         if status == INFEASIBLE:
             eps = 1.0
         eps = at_most_one(eps)
         gap = self.reward.factor * eps
         if not certificate.is_rejected:
-            words = self._words(status, gap, round_up(eps) < 1, certificate.statement)
+            statement = self._statement(status, gap, round_up(eps) < 1, certificate.statement)
             holds = f"{certificate.holds_for}, among policies that satisfy the constraints"
-            certificate = replace(certificate, eps=eps, statement=words, holds_for=holds)
+            certificate = replace(certificate, eps=eps, statement=statement, holds_for=holds)
         units = self.reward.factor * np.array(
             [sign / cost.factor for sign, cost in zip(self.sign, self.costs)]
         )
@@ -418,7 +420,7 @@ class Question:
             **fields,
             constraints=results,
             status=status,
-            multipliers=chosen * np.abs(units),
+            multipliers=multipliers_used * np.abs(units),
             memory=self.memory,
         )
 
@@ -426,8 +428,8 @@ class Question:
         """Names of lifted states."""
         S, number = len(memory.lift.first), len(memory.events)
         states = [name_of(memory.layout, "states", s) for s in range(S)]
-        decided = [", ".join(str(i + 1) for i in range(number) if m >> i & 1) for m in range(2**number)]
-        names = [f"{x} (decided: {text})" if text else x for text in decided for x in states]
+        subset_names = [", ".join(str(i + 1) for i in range(number) if m >> i & 1) for m in range(2**number)]
+        names = [f"{x} (decided: {text})" if text else x for text in subset_names for x in states]
         return {key: x for key, x in memory.layout.items() if key != "cells"} | {"states": names}
 
     def _result(self, i: int, policy: Float[np.ndarray, "H S A"], low: Any, high: Any) -> ConstraintResult:
@@ -438,10 +440,10 @@ class Question:
         name = constraint.name or f"constraint {i + 1}"
         return ConstraintResult(constraint.bound, constraint.is_upper, value, low, high, name)
 
-    def _words(self, status: str, gap: float, is_certified: bool, vacuous: str) -> str:
+    def _statement(self, status: str, gap: float, is_certified: bool, vacuous: str) -> str:
         delta = float(self.confidence.delta)
-        where = f", {self.where}" if self.where else ""
-        end = f"{self.confidence.condition()}{where}"
+        place = f", {self.where}" if self.where else ""
+        end = f"{self.confidence.condition()}{place}"
         level = f"({confidence_of(delta)}, any stopping time)"
         if status == INFEASIBLE:
             return f"no policy satisfies the constraints {level}{end}"

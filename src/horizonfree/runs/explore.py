@@ -70,7 +70,7 @@ FOREIGN_KEYWORDS = {  # of other libraries, and what is meant
 }
 
 
-def _begin(explorer: Explorer, model: Model, budget: int | None) -> Progress:
+def _init_progress(explorer: Explorer, model: Model, budget: int | None) -> Progress:
     """Before the first episode, with the history that robust certificates need."""
     if isinstance(explorer, PythonExplorer):
         return python_progress(explorer, model, _empty_evidence(to_device(model), budget))
@@ -154,32 +154,32 @@ def explore(
     check_keywords(options, explorer)
     check_bool(progress, "progress")
     _check_callback(callback)
-    about = {"horizon": horizon, "start": start, "terminal": terminal, "num_states": num_states}
-    learned = _problem_to_learn(problem, known, encode, about)
+    declarations = {"horizon": horizon, "start": start, "terminal": terminal, "num_states": num_states}
+    learned_problem = _problem_to_learn(problem, known, encode, declarations)
     if known is not None and encode is None:
-        learned = with_cells(learned, problem)
-    is_simulated = learned is problem
-    learned = learned if rewards is None else learned.with_rewards(rewards)
+        learned_problem = with_cells(learned_problem, problem)
+    is_simulated = learned_problem is problem
+    learned_problem = learned_problem if rewards is None else learned_problem.with_rewards(rewards)
     request = check_stop_request(episodes, until_eps, delta, budget, misspecification)
     schedule = _schedule(save_episodes, save_seconds)
     check_seed(seed)
     budget = request.budget or request.episodes or MAX_EPISODES
     defaults = {"budget": budget, "delta": request.delta, "reward": reward}
-    built = build_explorer(
-        learned.model.explorer if explorer is None else explorer, learned, options, defaults
+    instance = build_explorer(
+        learned_problem.model.explorer if explorer is None else explorer, learned_problem, options, defaults
     )
     if request.until_eps is None:
-        check_reward_matters(built, reward)
-    end = stop_rule(learned, 0, request, reward)
-    _suggest_reachable_part(learned)
-    first = to_numpy(_begin(built, learned.model, request.budget))
-    spec = ExplorerSpec.of(built)
-    run = Run(learned, spec, int(seed), first.evidence, first.state, {}, is_simulated, end)
+        check_reward_matters(instance, reward)
+    end = stop_rule(learned_problem, 0, request, reward)
+    _suggest_reachable_part(learned_problem)
+    first = to_numpy(_init_progress(instance, learned_problem.model, request.budget))
+    spec = ExplorerSpec.of(instance)
+    run = Run(learned_problem, spec, int(seed), first.evidence, first.state, {}, is_simulated, end)
     recorder = None if is_simulated else RewardRecorder(run)
     if recorder is None:
-        engine = simulation_engine(run, built)
+        engine = simulation_engine(run, instance)
     else:
-        engine = env_engine(run, built, problem, encode, recorder)
+        engine = env_engine(run, instance, problem, encode, recorder)
     if out is not None:
         run = create(run, out)
     return run_loop(run, end, engine, schedule, progress, callback, recorder)
@@ -230,26 +230,26 @@ def advance(
 
 def check_keywords(options: dict[str, Any], explorer: Any) -> None:
     """An error for keywords of other libraries that the explorer does not have."""
-    own = find_entry(resolve_typed_name(explorer)).options if isinstance(explorer, str) else ()
+    explorer_options = find_entry(resolve_typed_name(explorer)).options if isinstance(explorer, str) else ()
     for name in options:
-        if name in FOREIGN_KEYWORDS and name not in own:
+        if name in FOREIGN_KEYWORDS and name not in explorer_options:
             raise UnknownNameError(f"explore has no option {name!r}; write {FOREIGN_KEYWORDS[name]}")
 
 
-def _problem_to_learn(problem: Any, known: Any, encode: Any, about: dict[str, Any]) -> Problem:
+def _problem_to_learn(problem: Any, known: Any, encode: Any, declarations: dict[str, Any]) -> Problem:
     """The problem itself, the one that an environment belongs to, or a tabular MDP."""
     if isinstance(problem, str):
         refuse_text(problem, "explore")
-    given = [f"{name}=" for name, x in about.items() if x is not None]
-    if given and (isinstance(problem, Problem) or known is not None):
-        verb = "is" if len(given) == 1 else "are"
-        raise OptionError(f"{' and '.join(given)} {verb} for an environment without known=")
+    names = [f"{name}=" for name, x in declarations.items() if x is not None]
+    if names and (isinstance(problem, Problem) or known is not None):
+        verb = "is" if len(names) == 1 else "are"
+        raise OptionError(f"{' and '.join(names)} {verb} for an environment without known=")
     if isinstance(problem, Problem):
         if known is not None:
             raise OptionError("known= belongs to a real environment; this problem has its own model class")
         return problem
     if known is None:
-        return unknown_table(problem, encode=encode, **about)
+        return unknown_table(problem, encode=encode, **declarations)
     if isinstance(known, Model):
         return problem_of_model(known)
     return check_instance(known, Problem, "known", ", such as Mixture.from_kernels returns")
@@ -301,9 +301,9 @@ def build_explorer(
             raise OptionError(
                 f"options {sorted(options)} belong to a named explorer; this one is already built"
             )
-        built: Any = explorer
-        if getattr(built, "budget", 0) is None:
-            built = dataclasses.replace(built, budget=defaults["budget"])
+        instance: Any = explorer
+        if getattr(instance, "budget", 0) is None:
+            instance = dataclasses.replace(instance, budget=defaults["budget"])
     else:
         explorer = resolve_typed_name(explorer)
         fields = find_entry(explorer).options
@@ -311,14 +311,17 @@ def build_explorer(
             if defaults["reward"] is None:
                 raise OptionError(f"explorer {explorer!r} needs a reward: it explores for one, not for all")
             defaults = defaults | {"reward": rewards.resolve(problem, defaults["reward"]).table.copy()}
-        built = make_explorer(explorer, **options, **{key: x for key, x in defaults.items() if key in fields})
-    if not isinstance(problem.model, built.learns):
-        raise OptionError(
-            f"explorer {describe(built)[0]!r} learns a {built.learns.__name__}, but this problem has a "
-            f"{type(problem.model).__name__}; choose another explorer: {_explorers_for(problem.model)}{_advice(built)}"
+        instance = make_explorer(
+            explorer, **options, **{key: x for key, x in defaults.items() if key in fields}
         )
-    checked: Explorer = built
-    return checked
+    if not isinstance(problem.model, instance.learns):
+        raise OptionError(
+            f"explorer {describe(instance)[0]!r} learns a {instance.learns.__name__}, but this problem has a "
+            f"{type(problem.model).__name__}; choose another explorer: "
+            f"{_explorers_for(problem.model)}{_advice(instance)}"
+        )
+    result: Explorer = instance
+    return result
 
 
 def _explorers_for(model: Model) -> str:
@@ -347,8 +350,8 @@ def explorer_plan(run: Any, table: Float[np.ndarray, "H S A"]) -> Solution:
     """The plan of a run's explorer; for logged episodes, in the estimate of the evidence."""
     if isinstance(run.explorer, PythonExplorer):
         model, progress = read_only((run.problem.model, run.progress))
-        own = run.explorer.plan(model, own_state(progress.state), progress.evidence, np.asarray(table))
-        return Solution(*(np.asarray(x) for x in own))
+        result = run.explorer.plan(model, own_state(progress.state), progress.evidence, np.asarray(table))
+        return Solution(*(np.asarray(x) for x in result))
     arguments = to_device((run.problem.model, run.progress, np.asarray(table)))
     return Solution(*(np.asarray(x) for x in _plan(run.explorer, *arguments)))
 

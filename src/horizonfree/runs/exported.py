@@ -45,7 +45,7 @@ def explicit_model(
         return _with_description(result, description)
     low, high = confidence.entry_intervals()
     result = _interval_model(run, np.asarray(space.succ), low, high)
-    words = [
+    sentences = [
         f"The confidence set of {run.episodes} episodes by horizonfree ({confidence_of(delta)}, any stopping time), "
         "projected on every transition probability. It contains every kernel of the set, and more.",
         f"Assumes: {run.problem.model.describe().assumption}.",
@@ -53,11 +53,11 @@ def explicit_model(
     ]
     if floor:
         result = _with_floor(result, float(floor))
-        words.append(
+        sentences.append(
             f"Lower ends of 0 were raised to {floor:g}: the file takes for granted that every transition written is "
             "possible, which the data do not prove."
         )
-    return _with_description(result, "\n".join(words))
+    return _with_description(result, "\n".join(sentences))
 
 
 def _interval_model(run: Any, succ: np.ndarray, low: np.ndarray, high: np.ndarray) -> ExplicitModel:
@@ -75,12 +75,12 @@ def _interval_model(run: Any, succ: np.ndarray, low: np.ndarray, high: np.ndarra
         is_empty = ~is_possible.any(1)
         low, high = low.copy(), high.copy()
         slots = np.asarray(problem.space.support)[s[is_empty], a[is_empty]]
-        even = slots / slots.sum(1, keepdims=True)
-        if even.shape[1] != low.shape[2]:
+        equal_shares = slots / slots.sum(1, keepdims=True)
+        if equal_shares.shape[1] != low.shape[2]:
             raise OptionError(
                 f"nothing is known of {int(is_empty.sum())} pairs (s,a); explore more, or write the intervals"
             )
-        low[s[is_empty], a[is_empty]] = high[s[is_empty], a[is_empty]] = even
+        low[s[is_empty], a[is_empty]] = high[s[is_empty], a[is_empty]] = equal_shares
         is_possible = high[s, a] > 0
     c, j = np.nonzero(is_possible)
     count = np.bincount(s, minlength=problem.num_states)
@@ -117,7 +117,7 @@ def _widths(run: Any, model: ExplicitModel, delta: float) -> list[str]:
         return []
     number = np.full((space.num_states, space.num_actions), -1)
     number[is_allowed(space)] = np.arange(model.num_choices)
-    found = []
+    rows = []
     for name, states in sets.items():
         event = reach(run.problem, states)
         plan = run.plan(event, delta=delta)
@@ -126,11 +126,11 @@ def _widths(run: Any, model: ExplicitModel, delta: float) -> list[str]:
             float(values_of_policy(model, event, choices, is_largest=x)[model.initial][0])
             for x in (False, True)
         )
-        found.append((plan.value_high - plan.value_low, high - low, name))
-    own, wider, name = max(found, key=lambda x: x[1])
+        rows.append((plan.value_high - plan.value_low, high - low, name))
+    width, wider, name = max(rows, key=lambda x: x[1])
     return [
         f"Width of the value of a plan that reaches {name} within {space.horizon - 1} steps (the widest of "
-        f"{len(found)}): {own:.6g} for the confidence set, {wider:.6g} for the intervals."
+        f"{len(rows)}): {width:.6g} for the confidence set, {wider:.6g} for the intervals."
     ]
 
 
@@ -139,5 +139,5 @@ def _with_floor(model: ExplicitModel, floor: float) -> ExplicitModel:
     return check_model(replace(model, low=low), "the run with this floor")
 
 
-def _with_description(model: ExplicitModel, words: str) -> ExplicitModel:
-    return replace(model, description=words)
+def _with_description(model: ExplicitModel, description: str) -> ExplicitModel:
+    return replace(model, description=description)

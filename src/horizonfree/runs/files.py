@@ -260,6 +260,6 @@ def _open(path: Path, flags: int) -> int:
 
 def _with_checksum(value: Mapping[str, Any]) -> tuple[str, str]:
     """The text of a JSON object with its checksum as the first entry."""
-    bare = json.dumps(value, indent=1, allow_nan=False)
-    checksum = hashlib.sha256(bare.encode()).hexdigest()
+    text = json.dumps(value, indent=1, allow_nan=False)
+    checksum = hashlib.sha256(text.encode()).hexdigest()
     return json.dumps({"checksum": checksum, **value}, indent=1, allow_nan=False) + "\n", checksum

@@ -105,24 +105,24 @@ def from_log(
         "horizon": horizon, "start": start,
     }  # fmt: skip
     if problem is not None:
-        named = [name for name, x in declared.items() if x is not None] + (
+        conflicting = [name for name, x in declared.items() if x is not None] + (
             ["terminal"] if np.size(terminal) else []
         )
-        if named:
-            raise OptionError(f"{', '.join(named)}: a problem has its own; give one or the other")
+        if conflicting:
+            raise OptionError(f"{', '.join(conflicting)}: a problem has its own; give one or the other")
         state, action = _in_problem(rows, problem)
         log = _arrange(rows, state, action, missing)
         episodes, log = _cut_at(log, problem.horizon)
         if problem.space.state_ids is not None:
             episodes = replace(episodes, s=problem.restrict((episodes.s, episodes.a))[0])
-        known = problem
+        problem_of_log = problem
     else:
-        known, log = _table(rows, missing, declared, terminal)
+        problem_of_log, log = _table(rows, missing, declared, terminal)
         episodes = log.episodes
     note = {"notes": log.notes, "assumes": log.assumes}
     if any(note.values()):
-        known = known._replace(layout={**known.layout, "log": note}, recipe=None)
-    run = run_of(known, episodes, log.ended, budget)
+        problem_of_log = problem_of_log._replace(layout={**problem_of_log.layout, "log": note}, recipe=None)
+    run = run_of(problem_of_log, episodes, log.ended, budget)
     return run if log.rewards is None else _with_rewards(run, log.rewards, start)
 
 
@@ -199,65 +199,69 @@ def _arrange(rows: Rows, state: Int[np.ndarray, " n"], action: Int[np.ndarray, "
     episode = _ranks(rows.episode.code[order])
     step = rows.step[order]
     s, a = _decode(state, rows.state.code[order]), _decode(action, rows.action.code[order])
-    after = np.full(len(order), -1) if rows.next_state is None else _decode(state, rows.next_state[order])
+    next_states = (
+        np.full(len(order), -1) if rows.next_state is None else _decode(state, rows.next_state[order])
+    )
     is_last = np.append(np.diff(episode) != 0, True)
     follows = np.append((np.diff(step) == 1), False) & ~is_last
-    _check_consistent(rows, order, follows, is_last, step, s, after)
-    ended = np.zeros(len(order), bool) if rows.terminated is None else rows.terminated[order]
+    _check_consistent(rows, order, follows, is_last, step, s, next_states)
+    is_terminated = np.zeros(len(order), bool) if rows.terminated is None else rows.terminated[order]
 
-    s = np.where((s < 0) & np.roll(follows, 1), np.roll(after, 1), s)  # the state that the step before led to
-    after = np.where((after < 0) & follows, np.roll(s, -1), after)
-    is_complete = (s >= 0) & (a >= 0) & (after >= 0)
-    is_final = is_last & (after < 0)  # a state in which the record stops
-    _check_selection(rows, order, ended & is_final)
+    s = np.where(
+        (s < 0) & np.roll(follows, 1), np.roll(next_states, 1), s
+    )  # the state that the step before led to
+    next_states = np.where((next_states < 0) & follows, np.roll(s, -1), next_states)
+    is_complete = (s >= 0) & (a >= 0) & (next_states >= 0)
+    is_final = is_last & (next_states < 0)  # a state in which the record stops
+    _check_selection(rows, order, is_terminated & is_final)
     is_gap = ~follows & ~is_last
     is_hole = (~is_complete & ~is_final) | is_gap
     unplaced = np.flatnonzero((rows.episode.code == -1) | ((rows.step < 0) & (rows.episode.code >= 0)))
     gaps = int((np.diff(step) - 1)[is_gap[:-1]].sum())  # steps without a row
     gaps = max(gaps, len(unplaced))  # a row that cannot be placed leaves a gap, unless it is at an end
-    lost = int((~is_complete & ~is_final).sum()) + gaps
+    num_lost = int((~is_complete & ~is_final).sum()) + gaps
     if missing == "error" and (is_hole.any() or unplaced.size):
-        raise ShapeError(_hole(rows, order, is_hole, is_complete, follows, unplaced, lost))
+        raise ShapeError(_hole(rows, order, is_hole, is_complete, follows, unplaced, num_lost))
 
     takes_more = is_complete & is_gap
     size = 1 + takes_more
     end = np.cumsum(size)
-    begin = np.append(True, is_last[:-1])
-    place = end - size - np.maximum.accumulate(np.where(begin, end - size, 0))
-    K, H = int(episode[-1]) + 1, int((place + 1 - is_final).max())
+    is_first = np.append(True, is_last[:-1])
+    position = end - size - np.maximum.accumulate(np.where(is_first, end - size, 0))
+    K, H = int(episode[-1]) + 1, int((position + 1 - is_final).max())
     S = np.full((K, H + 2), -1, np.int64)
-    S[episode[is_complete], place[is_complete] + 1] = after[is_complete]
-    S[episode[s >= 0], place[s >= 0]] = s[s >= 0]
+    S[episode[is_complete], position[is_complete] + 1] = next_states[is_complete]
+    S[episode[s >= 0], position[s >= 0]] = s[s >= 0]
     A, is_seen = np.zeros((K, max(H, 1)), np.int64), np.zeros((K, max(H, 1)), bool)
-    A[episode[is_complete], place[is_complete]] = a[is_complete]
-    is_seen[episode[is_complete], place[is_complete]] = True
+    A[episode[is_complete], position[is_complete]] = a[is_complete]
+    is_seen[episode[is_complete], position[is_complete]] = True
     if missing == "cut":
         is_seen = np.logical_and.accumulate(is_seen, axis=1)
-    counted = is_seen.any(1)
-    if not counted.any():
+    has_steps = is_seen.any(1)
+    if not has_steps.any():
         raise ShapeError(
             "no step of the log is complete: it has a state, an action and a next state (a column next_state, or a row "
             f"for the next step) in none of {len(rows.step):,} rows"
         )
     at_end = is_complete & is_last
     is_ended = np.zeros(K, bool)
-    is_ended[episode[at_end]] = ended[at_end] & is_seen[episode[at_end], place[at_end]]
-    episodes = Episodes(_fill_states(S[counted, : is_seen.shape[1] + 1]), A[counted], is_seen[counted])
+    is_ended[episode[at_end]] = is_terminated[at_end] & is_seen[episode[at_end], position[at_end]]
+    episodes = Episodes(_fill_states(S[has_steps, : is_seen.shape[1] + 1]), A[has_steps], is_seen[has_steps])
     total = int((~is_final).sum()) + gaps
     behind = int(is_complete.sum()) - int(is_seen.sum())
     notes = list(rows.notes)
-    if lost:
+    if num_lost:
         cut = f", and {behind:,} complete steps after them" if missing == "cut" else ""
-        notes.append(f"{lost:,} of {total:,} steps are incomplete or missing: they were left out{cut}")
-    if not counted.all():
-        notes.append(f"{int((~counted).sum()):,} episodes have no complete step")
-    assumes = [*rows.assumes, *([RECORDED] if rows.next_state is None or lost else [])]
+        notes.append(f"{num_lost:,} of {total:,} steps are incomplete or missing: they were left out{cut}")
+    if not has_steps.all():
+        notes.append(f"{int((~has_steps).sum()):,} episodes have no complete step")
+    assumes = [*rows.assumes, *([RECORDED] if rows.next_state is None or num_lost else [])]
     rewards = None
     if rows.reward is not None:
         rewards = np.full(is_seen.shape, np.nan)
-        rewards[episode[is_complete], place[is_complete]] = rows.reward[order][is_complete]
-        rewards = rewards[counted]
-    return _Log(episodes, None if rows.terminated is None else is_ended[counted], rewards, notes, assumes)
+        rewards[episode[is_complete], position[is_complete]] = rows.reward[order][is_complete]
+        rewards = rewards[has_steps]
+    return _Log(episodes, None if rows.terminated is None else is_ended[has_steps], rewards, notes, assumes)
 
 
 def _order(rows: Rows) -> Int[np.ndarray, " n"]:
@@ -269,13 +273,13 @@ def _order(rows: Rows) -> Int[np.ndarray, " n"]:
     if not placed.size:
         raise ShapeError("no row has an episode and a step; fill in these columns")
     order = placed[np.lexsort((rows.step[placed], rank[rows.episode.code[placed]]))]
-    same = (np.diff(rows.episode.code[order]) == 0) & (np.diff(rows.step[order]) == 0)
-    twice = np.flatnonzero(same)
-    if twice.size:
-        one, two = sorted(order[[twice[0], twice[0] + 1]])
+    is_repeated = (np.diff(rows.episode.code[order]) == 0) & (np.diff(rows.step[order]) == 0)
+    repeats = np.flatnonzero(is_repeated)
+    if repeats.size:
+        first_row, second_row = sorted(order[[repeats[0], repeats[0] + 1]])
         raise ShapeError(
-            f"rows {one + 1} and {two + 1} are the same step of {_episode(rows, one)}, step {rows.step[one]} counted "
-            "from 0; keep one of them, or give episodes names of their own"
+            f"rows {first_row + 1} and {second_row + 1} are the same step of {_episode(rows, first_row)}, step "
+            f"{rows.step[first_row]} counted from 0; keep one of them, or give episodes names of their own"
         )
     return order
 
@@ -308,18 +312,18 @@ def _check_consistent(
     is_last: np.ndarray,
     step: np.ndarray,
     s: np.ndarray,
-    after: np.ndarray,
+    next_states: np.ndarray,
 ) -> None:
     """Refuse a next state that is not the state of the next row, and an episode that goes on after its end."""
     following = np.roll(s, -1)
-    torn = np.flatnonzero(follows & (after >= 0) & (following >= 0) & (after != following))
+    torn = np.flatnonzero(follows & (next_states >= 0) & (following >= 0) & (next_states != following))
     if torn.size:
         i = int(torn[0])
         labels = rows.state.labels
-        here, there = (labels[rows.next_state[order[i]]], labels[rows.state.code[order[i + 1]]])  # type: ignore[index]
+        label, next_label = (labels[rows.next_state[order[i]]], labels[rows.state.code[order[i + 1]]])  # type: ignore[index]
         raise ShapeError(
-            f"{rows.where(order[i])}: next_state is {here}, but row {order[i + 1] + 1}, the next step, is in state "
-            f"{there}; correct one of them, or leave out the column next_state"
+            f"{rows.where(order[i])}: next_state is {label}, but row {order[i + 1] + 1}, the next step, is in state "
+            f"{next_label}; correct one of them, or leave out the column next_state"
         )
     if rows.terminated is not None:
         early = np.flatnonzero(rows.terminated[order] & ~is_last)
@@ -350,15 +354,15 @@ def _hole(
     is_complete: Bool[np.ndarray, " n"],
     follows: Bool[np.ndarray, " n"],
     unplaced: Int[np.ndarray, " m"],
-    lost: int,
+    num_lost: int,
 ) -> str:
     """The first hole of the source, and what can be done."""
-    at = np.flatnonzero(is_hole)
+    hole_rows = np.flatnonzero(is_hole)
     if unplaced.size:
         row = int(unplaced[0])
         what = f"row {row + 1} has no {'episode' if rows.episode.code[row] < 0 else 'step'}"
     else:
-        i = int(at[np.argmin(order[at])])
+        i = int(hole_rows[np.argmin(order[hole_rows])])
         row = int(order[i])
         lacks = next((x for x in ("state", "action") if getattr(rows, x).code[row] < 0), None)
         if lacks and not is_complete[i]:
@@ -372,8 +376,9 @@ def _hole(
             steps = "a step is" if gap == 1 else f"{gap} steps are"
             what = f"{rows.where(row)}: {steps} missing until row {order[i + 1] + 1}"
     return (
-        f"{lost:,} steps are incomplete or missing, the first: {what}. Fill it in; or use missing='drop' to leave out "
-        "these steps, missing='cut' to end episodes there (on the command line --missing drop). Both assume that "
+        f"{num_lost:,} steps are incomplete or missing, the first: {what}. Fill it in; or use missing='drop' "
+        "to leave out these steps, missing='cut' to end episodes there (on the command line --missing drop). "
+        "Both assume that "
         f"{RECORDED}"
     )
 
@@ -381,14 +386,14 @@ def _hole(
 def _cut_at(log: _Log, H: int) -> tuple[Episodes, _Log]:
     """Episodes of at most H steps, padded to H."""
     e = log.episodes
-    more = max(0, H - e.a.shape[1])
-    s = np.pad(e.s, ((0, 0), (0, more)), "edge")[:, : H + 1]
-    a, is_seen = (np.pad(x, ((0, 0), (0, more)))[:, :H] for x in (e.a, e.is_seen))
-    beyond = int(e.is_seen.sum()) - int(is_seen.sum())
-    if not beyond:
+    padding = max(0, H - e.a.shape[1])
+    s = np.pad(e.s, ((0, 0), (0, padding)), "edge")[:, : H + 1]
+    a, is_seen = (np.pad(x, ((0, 0), (0, padding)))[:, :H] for x in (e.a, e.is_seen))
+    num_cut = int(e.is_seen.sum()) - int(is_seen.sum())
+    if not num_cut:
         return Episodes(s, a, is_seen), log
     ended = None if log.ended is None else log.ended & (e.length <= H)
-    notes = [*log.notes, f"{beyond:,} steps after step {H}, the horizon, are not used"]
+    notes = [*log.notes, f"{num_cut:,} steps after step {H}, the horizon, are not used"]
     return Episodes(s, a, is_seen), replace(log, ended=ended, notes=notes)
 
 

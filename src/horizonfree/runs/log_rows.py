@@ -79,14 +79,18 @@ def read_rows(source: Any, roles: dict[str, list[str] | None], bins: Any) -> Row
             continue
         for name in names:
             if name not in table:
-                there = f" has {listed(map(repr, table.names), 12)} and" if table.names else ""
-                near = did_you_mean(name, table.names or ())
-                needed = [x for x in ROLES if x not in OPTIONAL and x not in roles and x not in table]
-                named = needed if role in needed else [role]
-                python, shell = ", ".join(f"{x!r}: .." for x in named), ",".join(f"{x}=.." for x in named)
+                names_text = f" has {listed(map(repr, table.names), 12)} and" if table.names else ""
+                hint = did_you_mean(name, table.names or ())
+                missing = [x for x in ROLES if x not in OPTIONAL and x not in roles and x not in table]
+                roles_named = missing if role in missing else [role]
+                python, shell = (
+                    ", ".join(f"{x!r}: .." for x in roles_named),
+                    ",".join(f"{x}=.." for x in roles_named),
+                )
                 raise UnknownNameError(
-                    f"the log{there} has no column {name!r}; it needs episode, state and action; where they have other "
-                    f"names, say so: columns={{{python}}}, on the command line --columns {shell}{near}"
+                    f"the log{names_text} has no column {name!r}; it needs episode, state and action; "
+                    f"where they have other names, say so: columns={{{python}}}, "
+                    f"on the command line --columns {shell}{hint}"
                 )
         result[role] = names
     sizes = {name: len(table.column(name)) for names in result.values() for name in names}
@@ -102,11 +106,11 @@ def read_rows(source: Any, roles: dict[str, list[str] | None], bins: Any) -> Row
     if "next_state" not in result:
         notes.append("there is no column 'next_state': it is the state of the next step")
     cells = Bins(bins, result, episode)
-    state, after = (
+    state, next_state = (
         cells.labels(table, "state"),
         cells.labels(table, "next_state") if "next_state" in result else None,
     )
-    labels = _union(state, after)
+    labels = _union(state, next_state)
     terminated = None
     if "terminated" in result:
         name = result["terminated"][0]
@@ -116,7 +120,7 @@ def read_rows(source: Any, roles: dict[str, list[str] | None], bins: Any) -> Row
         step,
         Labels(state.recoded(labels), labels, state.is_complete),
         cells.labels(table, "action"),
-        None if after is None else after.recoded(labels),
+        None if next_state is None else next_state.recoded(labels),
         terminated,
         _rewards(table, result, roles),
         notes + cells.notes,
@@ -125,13 +129,13 @@ def read_rows(source: Any, roles: dict[str, list[str] | None], bins: Any) -> Row
 
 
 def _rewards(
-    table: Source, found: Mapping[str, list[str]], roles: Mapping[str, Any]
+    table: Source, columns: Mapping[str, list[str]], roles: Mapping[str, Any]
 ) -> Float[np.ndarray, " N"] | None:
     """The column of rewards, or of costs with the other sign; one that was not asked for must hold numbers."""
-    role = next((x for x in ("reward", "cost") if x in found), None)
+    role = next((x for x in ("reward", "cost") if x in columns), None)
     if role is None:
         return None
-    name = found[role][0]
+    name = columns[role][0]
     try:
         values = log_table.reals_of(table.column(name), name)
     except ShapeError:
@@ -141,10 +145,10 @@ def _rewards(
     return -values if role == "cost" else values
 
 
-def _single(table: Source, found: Mapping[str, list[str]], role: str) -> Labels:
+def _single(table: Source, columns: Mapping[str, list[str]], role: str) -> Labels:
     """Labels of the columns of a role, each row's entries joined."""
-    parts = [log_table.labels_of(table.column(name), name, table.categories(name)) for name in found[role]]
-    return _join_labels(parts, found[role])
+    parts = [log_table.labels_of(table.column(name), name, table.categories(name)) for name in columns[role]]
+    return _join_labels(parts, columns[role])
 
 
 def _join_labels(parts: Sequence[Labels], names: Sequence[str], is_binned: Sequence[bool] = ()) -> Labels:
@@ -166,18 +170,18 @@ def _join_labels(parts: Sequence[Labels], names: Sequence[str], is_binned: Seque
     return Labels(joined, texts)
 
 
-def _union(state: Labels, after: Labels | None) -> list[Any]:
+def _union(state: Labels, next_state: Labels | None) -> list[Any]:
     """The labels of states and next states: numbers where all are, else text; declared ones in their order."""
-    if after is None or state.is_complete:
-        extra = [] if after is None else [x for x in after.labels if x not in state.labels]
+    if next_state is None or state.is_complete:
+        extra = [] if next_state is None else [x for x in next_state.labels if x not in state.labels]
         if not extra:
             return state.labels
         raise ShapeError(
             f"next_state {extra[0]!r} is none of the {len(state.labels)} categories of state; add it to the categories"
         )
-    if state.are_numbers and after.are_numbers:
-        return sorted({*state.labels, *after.labels})
-    return sorted({*map(str, state.labels), *map(str, after.labels)})
+    if state.are_numbers and next_state.are_numbers:
+        return sorted({*state.labels, *next_state.labels})
+    return sorted({*map(str, state.labels), *map(str, next_state.labels)})
 
 
 def _in_order(episode: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
@@ -197,17 +201,17 @@ class Bins:
     that are counted would void the proof.
     """
 
-    def __init__(self, bins: Any, found: Mapping[str, list[str]], episode: Labels) -> None:
+    def __init__(self, bins: Any, columns: Mapping[str, list[str]], episode: Labels) -> None:
         settings = {} if bins is None else bins
         require(isinstance(settings, Mapping), "bins", bins, "a dictionary, such as {'temperature': 5}")
-        used = {name for role in ("state", "action") for name in found[role]}
+        used_names = {name for role in ("state", "action") for name in columns[role]}
         for name in settings:
-            if name not in used:
+            if name not in used_names:
                 raise OptionError(
-                    f"bins[{name!r}]: no state or action is made of this column; {suggestion(str(name), used)}; name "
-                    "the columns of a state with columns={'state': [..]}"
+                    f"bins[{name!r}]: no state or action is made of this column; {suggestion(str(name), used_names)}; "
+                    "name the columns of a state with columns={'state': [..]}"
                 )
-        self.bins, self.found = settings, found
+        self.bins, self.found = settings, columns
         self.notes: list[str] = []
         self.assumes: list[str] = []
         self._edges: dict[str, Float[np.ndarray, " n"]] = {}
@@ -226,10 +230,11 @@ class Bins:
                 "bins by quantiles need two episodes or more: the first ones set the edges and are not counted; give "
                 "the edges instead, bins={'temperature': [20, 40]}"
             )
-        chosen = codes[: math.ceil(len(codes) / QUANTILE_SHARE)]
-        self._training = np.isin(episode.code, chosen)
+        first_codes = codes[: math.ceil(len(codes) / QUANTILE_SHARE)]
+        self._training = np.isin(episode.code, first_codes)
         self.notes = [
-            f"the first {len(chosen):,} of {len(codes):,} episodes set the quantiles of the bins and are not counted"
+            f"the first {len(first_codes):,} of {len(codes):,} episodes set the quantiles of the bins "
+            "and are not counted"
         ]
 
     def without_training(self, episode: Labels) -> Labels:
@@ -249,40 +254,40 @@ class Bins:
                 f"next_state has {len(names)} columns and state has {len(like)}; name as many, in the same order, or "
                 "leave next_state out: it is then taken from the next step"
             )
-        parts = [self._part(table, name, own) for name, own in zip(names, like)]
+        parts = [self._part(table, name, like_name) for name, like_name in zip(names, like)]
         return _join_labels(parts, like)
 
-    def _part(self, table: Source, name: str, own: str) -> Labels:
+    def _part(self, table: Source, name: str, like_name: str) -> Labels:
         array = table.column(name)
-        if own not in self.bins:
+        if like_name not in self.bins:
             return log_table.labels_of(array, name, table.categories(name))
         x = log_table.reals_of(array, name)
-        if own not in self._edges:
-            self._edges[own] = self._edges_of(own, x)
-        edges = self._edges[own]
+        if like_name not in self._edges:
+            self._edges[like_name] = self._edges_of(like_name, x)
+        edges = self._edges[like_name]
         texts = [f"{e:g}" for e in edges]
         labels = [
-            f"{own} below {texts[0]}",
-            *(f"{own} {low} to {high}" for low, high in pairwise(texts)),
-            f"{own} {texts[-1]} or more",
+            f"{like_name} below {texts[0]}",
+            *(f"{like_name} {low} to {high}" for low, high in pairwise(texts)),
+            f"{like_name} {texts[-1]} or more",
         ]
         code = np.where(np.isnan(x), -1, np.searchsorted(edges, x, side="right"))
         return Labels(code, labels, is_complete=True)
 
     def _edges_of(self, name: str, x: Float[np.ndarray, " N"]) -> Float[np.ndarray, " n"]:
         """Inner edges: as given, or quantiles rounded to three digits."""
-        given = self.bins[name]
-        if np.iterable(given):
-            edges = check_floats(given, f"bins[{name!r}]")
+        bins = self.bins[name]
+        if np.iterable(bins):
+            edges = check_floats(bins, f"bins[{name!r}]")
             is_increasing = (
                 edges.ndim == 1 and edges.size and np.isfinite(edges).all() and (np.diff(edges) > 0).all()
             )
-            require(is_increasing, f"bins[{name!r}]", given, "inner edges, finite and increasing")
+            require(is_increasing, f"bins[{name!r}]", bins, "inner edges, finite and increasing")
             return edges
-        n = check_count(given, f"bins[{name!r}]")
-        known = x[self._training & ~np.isnan(x)]
-        require(n >= 2 and known.size, f"bins[{name!r}]", n, "2 or more, with entries in the first episodes")
-        inner = np.quantile(known, np.arange(1, n) / n)
+        n = check_count(bins, f"bins[{name!r}]")
+        values = x[self._training & ~np.isnan(x)]
+        require(n >= 2 and values.size, f"bins[{name!r}]", n, "2 or more, with entries in the first episodes")
+        inner = np.quantile(values, np.arange(1, n) / n)
         return np.unique([float(f"{e:.3g}") for e in inner])
 
 
@@ -319,11 +324,11 @@ def find_start(start: Any, names: Sequence[str] | None, S: int, first: Int[np.nd
     counts = np.bincount(first, minlength=S)
     if (counts > 0).sum() == 1:
         return int(first[0])
-    most = np.argsort(-counts, kind="stable")[: (counts > 0).sum()]
-    called = [f"{names[s] if names else s} ({counts[s]:,})" for s in most]
-    example = repr(names[most[0]] if names else int(most[0]))
+    order = np.argsort(-counts, kind="stable")[: (counts > 0).sum()]
+    texts = [f"{names[s] if names else s} ({counts[s]:,})" for s in order]
+    example = repr(names[order[0]] if names else int(order[0]))
     raise OptionError(
-        f"the episodes start in {len(called)} different states: {listed(called)}. Say from which one plans are to be "
+        f"the episodes start in {len(texts)} different states: {listed(texts)}. Say from which one plans are to be "
         f"made, start={example}; or with which probabilities, start={{{example}: 1.0}}; or that these are unknown, "
         f"start={UNKNOWN!r}"
     )

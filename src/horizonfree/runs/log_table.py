@@ -78,9 +78,9 @@ class Source:
         """A column as an array, or an error that lists those that there are."""
         result = self._find(name)
         if result is None:
-            near = did_you_mean(name, self.names or ())
-            there = f"; it has {short_repr(list(self.names))[1:-1]}" if self.names else ""
-            raise UnknownNameError(f"the log has no column {name!r}{near}{there}")
+            hint = did_you_mean(name, self.names or ())
+            names_text = f"; it has {short_repr(list(self.names))[1:-1]}" if self.names else ""
+            raise UnknownNameError(f"the log has no column {name!r}{hint}{names_text}")
         return as_array(result, name)
 
     def categories(self, name: str) -> list[Any] | None:
@@ -143,10 +143,10 @@ def _read_csv(path: Path) -> dict[str, list[str]]:
         raise ShapeError(
             f"{path}, row {odd + 1}: it has {len(rows[odd])} cells, the header has {len(head)}; they must agree"
         )
-    twice = [name for name, n in Counter(head).items() if n > 1]
-    if twice:
+    repeated = [name for name, n in Counter(head).items() if n > 1]
+    if repeated:
         raise ShapeError(
-            f"{path} has {len(twice)} names for several columns, such as {twice[0]!r}; rename one"
+            f"{path} has {len(repeated)} names for several columns, such as {repeated[0]!r}; rename one"
         )
     columns = zip(*rows) if rows else [()] * len(head)
     return {name: [x.strip() for x in column] for name, column in zip(head, columns)}
@@ -198,8 +198,8 @@ def _is_missing(x: Any) -> bool:
     return x != x if isinstance(x, (float, np.floating)) else isinstance(x, str) and x.strip() in MISSING
 
 
-def _refuse_cell(name: str, row: int, x: Any, why: str) -> NoReturn:
-    raise ShapeError(f"column {name}, row {row + 1}: {short_repr(x)} is {why}") from None
+def _refuse_cell(name: str, row: int, x: Any, reason: str) -> NoReturn:
+    raise ShapeError(f"column {name}, row {row + 1}: {short_repr(x)} is {reason}") from None
 
 
 def labels_of(array: np.ndarray, name: str, categories: list[Any] | None = None) -> Labels:
@@ -225,8 +225,8 @@ def labels_of(array: np.ndarray, name: str, categories: list[Any] | None = None)
     code[~is_missing] = which
     if categories is None:
         return Labels(code, labels)
-    declared = _as_numbers([_text(x) for x in categories])
-    return Labels(Labels(code, labels).recoded(declared), declared, is_complete=True)
+    as_numbers = _as_numbers([_text(x) for x in categories])
+    return Labels(Labels(code, labels).recoded(as_numbers), as_numbers, is_complete=True)
 
 
 def _text(x: Any) -> str:
@@ -251,18 +251,18 @@ def _as_numbers(labels: list[Any]) -> list[Any]:
 def reals_of(array: np.ndarray, name: str) -> Float[np.ndarray, " N"]:
     """A column of numbers, NaN where an entry is missing."""
     is_missing = missing_in(array)
-    found = np.full(len(array), np.nan)
+    numbers = np.full(len(array), np.nan)
     for row in np.flatnonzero(~is_missing) if array.dtype.kind in "OU" else ():
         try:
-            found[row] = float(array[row])
+            numbers[row] = float(array[row])
         except (ValueError, TypeError):
             _refuse_cell(name, int(row), array[row], "not a number")
     if array.dtype.kind not in "OU":
-        found[~is_missing] = array[~is_missing]
-    odd = np.flatnonzero(np.isinf(found))
+        numbers[~is_missing] = array[~is_missing]
+    odd = np.flatnonzero(np.isinf(numbers))
     if odd.size:
-        _refuse_cell(name, int(odd[0]), float(found[odd[0]]), "not finite")
-    return found
+        _refuse_cell(name, int(odd[0]), float(numbers[odd[0]]), "not finite")
+    return numbers
 
 
 def flags_of(array: np.ndarray, name: str) -> Bool[np.ndarray, " N"]:
@@ -291,12 +291,12 @@ def steps_of(array: np.ndarray, name: str, episode: Int[np.ndarray, " N"]) -> In
         return result
     seconds = np.array([_seconds(x, name, row) for x, row in zip(present, rows)])
     order = np.lexsort((seconds, episode[rows]))
-    same = np.diff(episode[rows][order]) == 0
+    is_same = np.diff(episode[rows][order]) == 0
     distance = np.diff(seconds[order])
-    after = distance[same & (distance > 0)]
-    unit = float(Counter(after.tolist()).most_common(1)[0][0]) if after.size else 1.0
+    distances = distance[is_same & (distance > 0)]
+    unit = float(Counter(distances.tolist()).most_common(1)[0][0]) if distances.size else 1.0
     count = np.maximum(np.round(distance / unit), np.where(distance > 0, 1, 0))
-    odd = np.flatnonzero(same & (np.abs(distance - count * unit) > JITTER * np.maximum(count, 1) * unit))
+    odd = np.flatnonzero(is_same & (np.abs(distance - count * unit) > JITTER * np.maximum(count, 1) * unit))
     if odd.size:
         first, second = rows[order[odd[0]]], rows[order[odd[0] + 1]]
         raise ShapeError(
@@ -304,9 +304,9 @@ def steps_of(array: np.ndarray, name: str, episode: Int[np.ndarray, " N"]) -> In
             f"number of steps of {_duration(unit)}, the most common distance; give a column that counts the steps, or "
             "leave the column out (columns={'step': None}): then rows that follow each other are successive steps"
         )
-    begin = np.append(True, ~same)
-    total = np.cumsum(np.append(0, np.where(same, count, 0)))
-    result[rows[order]] = total - np.maximum.accumulate(np.where(begin, total, 0))
+    is_first = np.append(True, ~is_same)
+    total = np.cumsum(np.append(0, np.where(is_same, count, 0)))
+    result[rows[order]] = total - np.maximum.accumulate(np.where(is_first, total, 0))
     return result
 
 

@@ -53,20 +53,19 @@ def num_repeated(
     is_seen: which transitions were observed.
     """
     (K, H), rng = a.shape, np.random.default_rng(0)
-    known = np.pad(is_seen, ((0, 0), (0, 1))) | np.pad(
-        is_seen, ((0, 0), (1, 0))
-    )  # states of observed transitions
-    rows = np.concatenate([np.where(known, s, -1), np.where(is_seen, a, -1)], axis=1)
+    # states of observed transitions
+    is_known = np.pad(is_seen, ((0, 0), (0, 1))) | np.pad(is_seen, ((0, 0), (1, 0)))
+    rows = np.concatenate([np.where(is_known, s, -1), np.where(is_seen, a, -1)], axis=1)
     weights = rng.integers(2**63, size=2 * H + 1, dtype=np.uint64)
     keys = rows.astype(np.uint64) @ weights  # a hash of each episode
     _, first, block, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
-    each = _log_probability(s[first], a[first], is_seen[first], counts)
-    k, unlikely = math.gcd(*counts.tolist()), math.log(FALSE_ALARM)
-    if k > 1 and each.sum() < unlikely and -(len(counts) - 1) * math.log(k) < unlikely:
+    episode_log_p = _log_probability(s[first], a[first], is_seen[first], counts)
+    k, threshold = math.gcd(*counts.tolist()), math.log(FALSE_ALARM)
+    if k > 1 and episode_log_p.sum() < threshold and -(len(counts) - 1) * math.log(k) < threshold:
         return int(K - K // k)
-    rare = unlikely - 2 * math.log(K)
-    alone = each[block]
-    log_p = np.cumsum(np.r_[0.0, alone])
+    rare = threshold - 2 * math.log(K)
+    block_log_p = episode_log_p[block]
+    log_p = np.cumsum(np.r_[0.0, block_log_p])
     steps, width = np.zeros(K + 1, int), 1  # +1 at the first episode of a copied block, -1 after its last
     while True:
         starts = np.flatnonzero(log_p[width:] - log_p[:-width] < rare)
@@ -74,7 +73,7 @@ def num_repeated(
         # compared by number of the episode, not by place in `starts`
         copies = starts[starts >= starts[earliest[which]] + width]
         # A rare block contains an episode this rare. Likelier ones at its ends may agree with others by chance.
-        rarer = np.flatnonzero(alone < rare / (2 * width))
+        rarer = np.flatnonzero(block_log_p < rare / (2 * width))
         np.add.at(steps, rarer[np.searchsorted(rarer, copies)], 1)
         np.add.at(steps, rarer[np.searchsorted(rarer, copies + width) - 1] + 1, -1)
         if 4 * width > K:
@@ -164,10 +163,9 @@ def from_episodes(problem: Problem, episodes: Any, *, ended: Any = None, budget:
     """
     check_instance(problem, Problem, "the problem")
     rows = _rows(problem.space, episodes)
-    is_exact = (
-        isinstance(episodes, Trajectory) and ended is None
-    )  # simulated: states show whether an episode ended
-    return run_of(problem, rows, np.zeros(len(rows.s), bool) if is_exact else ended, budget)
+    if isinstance(episodes, Trajectory) and ended is None:  # simulated: states show whether an episode ended
+        ended = np.zeros(len(rows.s), bool)
+    return run_of(problem, rows, ended, budget)
 
 
 @x64
@@ -178,8 +176,8 @@ def run_of(problem: Problem, rows: Episodes, ended: Any = None, budget: int | No
     trajectories = _with_ends(problem, _trajectories(problem.space, rows), rows.length, is_ended)
     budget = None if budget is None else check_count(budget, "budget")
     model = to_device(problem.model)
-    after = _replay(model, _init_evidence(model, budget), to_device(trajectories))
-    return Run(problem, None, 0, to_numpy(after), None, {}, is_simulated=False, log=trajectories)
+    evidence = _replay(model, _init_evidence(model, budget), to_device(trajectories))
+    return Run(problem, None, 0, to_numpy(evidence), None, {}, is_simulated=False, log=trajectories)
 
 
 def _warn_of_copies(rows: Episodes) -> None:
@@ -204,7 +202,7 @@ def evidence_after(problem: Problem, evidence: Evidence, episodes: Trajectory) -
 
 @eqx.filter_jit
 def _replay(model: Model, first: Evidence, trajectories: Trajectory) -> Evidence:
-    return jax.lax.scan(lambda now, x: (model.update(now, x), None), first, trajectories)[0]
+    return jax.lax.scan(lambda evidence, x: (model.update(evidence, x), None), first, trajectories)[0]
 
 
 def _rows(space: Space, episodes: Any) -> Episodes:
@@ -214,7 +212,9 @@ def _rows(space: Space, episodes: Any) -> Episodes:
     if not isinstance(episodes, (tuple, list)) or len(episodes) != 2:
         raise ShapeError("episodes must be a pair of arrays, states [K, H+1] and actions [K, H]")
     H = space.horizon
-    (s, visited), (a, taken) = (_pad_rows(x, name) for x, name in zip(episodes, ("states", "actions")))
+    (s, num_states), (a, num_actions) = (
+        _pad_rows(x, name) for x, name in zip(episodes, ("states", "actions"))
+    )
     if (
         s.ndim != 2
         or a.ndim != 2
@@ -226,14 +226,15 @@ def _rows(space: Space, episodes: Any) -> Episodes:
             f"states has shape {s.shape}, actions {a.shape}; they must be [K, H+1]=(K, {H + 1}) and [K, H]=(K, {H}), "
             "or shorter, with one state more than there are actions"
         )
-    odd = np.flatnonzero(visited != taken + 1)
+    odd = np.flatnonzero(num_states != num_actions + 1)
     if odd.size:
         k = int(odd[0])
         raise ShapeError(
-            f"episode {k} has {visited[k]} states and {taken[k]} actions; it must have one state more than actions"
+            f"episode {k} has {num_states[k]} states and {num_actions[k]} actions; "
+            "it must have one state more than actions"
         )
     padding = ((0, 0), (0, H - a.shape[1]))
-    return Episodes(np.pad(s, padding, "edge"), np.pad(a, padding), np.arange(H) < taken[:, None])
+    return Episodes(np.pad(s, padding, "edge"), np.pad(a, padding), np.arange(H) < num_actions[:, None])
 
 
 def _pad_rows(x: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -319,9 +320,9 @@ def _with_ends(
     for episode, h, state in zip(k, last, final):
         s[episode, h:] = state
     j = np.where(j == UNSEEN, UNSEEN, _slots(problem.space, s, a))
-    left = np.argwhere((s[:, :-1] != s[:, 1:]) & np.isin(s[:, :-1], final) & (j != UNSEEN))
-    if left.size:
-        episode, h = left[0]
+    entries_left = np.argwhere((s[:, :-1] != s[:, 1:]) & np.isin(s[:, :-1], final) & (j != UNSEEN))
+    if entries_left.size:
+        episode, h = entries_left[0]
         raise ModelError(
             f"episode {episode} goes on from {problem.state_name(int(s[episode, h]))} at step {h + 1}, but another "
             "episode ended there: these are two states; use hf.Tabular(.., terminal='unknown'), in which every state "

@@ -86,29 +86,29 @@ def run_loop(
 
     callback: called after each block with the number of episodes and the records of the last one.
     """
-    now, sizer = _GrowingRun(run, recorder), BlockSizer()
+    growing, sizer = _GrowingRun(run, recorder), BlockSizer()
     with checkpoint_writer(run) as write, progress_meter(run.episodes, until, progress) as show:
         saver = _Saver(write, schedule, run.episodes)
         try:
             while True:
-                k = now.episodes
-                eps = _certified(now.run(), until) if until.is_look(k) else None
-                show(k, now.last_records, eps)
+                k = growing.episodes
+                eps = _certified(growing.run(), until) if until.is_look(k) else None
+                show(k, growing.last_records, eps)
                 if callback is not None and k > run.episodes:
-                    callback(k, _last_numbers(now.last_records, eps))
+                    callback(k, _last_numbers(growing.last_records, eps))
                 if until.is_reached(k, eps):
                     _warn_if_missed(until, eps)
                     break
-                saver.save_if_due(now)
+                saver.save_if_due(growing)
                 count = min(sizer.count, until.next_look(k + 1) - k, saver.next_due - k)
                 start = time.perf_counter()
-                error = now.grow(engine, count)
+                error = growing.grow(engine, count)
                 if error is not None:
                     raise error
                 sizer.update(count, time.perf_counter() - start)
         finally:
-            saver.save(now)
-    return now.run()
+            saver.save(growing)
+    return growing.run()
 
 
 def _warn_if_missed(until: StopRule, eps: float | None) -> None:
@@ -175,9 +175,11 @@ class _GrowingRun:
             )
         names = records[0] if records else ()
         joined = {name: np.concatenate([x[name] for x in records]) for name in names}
-        now = to_numpy(progress)
+        arrays = to_numpy(progress)
         rewards = self._run.rewards if self._recorder is None else self._recorder.rewards
-        return replace(self._run, evidence=now.evidence, state=now.state, records=joined, rewards=rewards)
+        return replace(
+            self._run, evidence=arrays.evidence, state=arrays.state, records=joined, rewards=rewards
+        )
 
 
 class _Saver:
@@ -192,15 +194,15 @@ class _Saver:
         """The episode at which the next checkpoint is due at the latest."""
         return self._saved + self._schedule.episodes
 
-    def save_if_due(self, now: _GrowingRun) -> None:
-        if now.episodes >= self.next_due or time.perf_counter() - self._clock >= self._schedule.seconds:
-            self._write(now.run())
-            self._saved, self._clock = now.episodes, time.perf_counter()
+    def save_if_due(self, growing: _GrowingRun) -> None:
+        if growing.episodes >= self.next_due or time.perf_counter() - self._clock >= self._schedule.seconds:
+            self._write(growing.run())
+            self._saved, self._clock = growing.episodes, time.perf_counter()
 
-    def save(self, now: _GrowingRun) -> None:
+    def save(self, growing: _GrowingRun) -> None:
         """Write what is not yet written."""
-        if now.episodes > self._saved:
-            self._write(now.run())
+        if growing.episodes > self._saved:
+            self._write(growing.run())
 
 
 def _certified(run: Run, until: StopRule) -> float:
@@ -210,8 +212,8 @@ def _certified(run: Run, until: StopRule) -> float:
         options: dict[str, Any] = {"delta": until.delta, "misspecification": misspecification}
         return max(run.plan(table, **options).certificate.eps for table in until.targets)
     uniform = run.certificate(until.delta, method="uniform", misspecification=misspecification)
-    eps, wanted = uniform.eps, until.until_eps or 0.0
-    is_near = wanted < eps < SHARPEN_BELOW * wanted
+    eps, target = uniform.eps, until.until_eps or 0.0
+    is_near = target < eps < SHARPEN_BELOW * target
     return run.certificate(until.delta, misspecification=misspecification).eps if is_near else eps
 
 
@@ -342,21 +344,21 @@ def env_engine(
         trajectory, error, end, _ = attempted
         if error is not None and (trajectory.j == UNSEEN).all():
             raise error
-        after, numbers = learn(explorer, model, progress, to_device(trajectory))
+        following, numbers = learn(explorer, model, progress, to_device(trajectory))
         if end is not None:
             ended.add(end[0])
         if is_recorded:
             numbers = {**numbers, ENDED_IN: np.array(NO_END if end is None else end[0], np.int32)}
-        return after, numbers, attempted
+        return following, numbers, attempted
 
     def engine(progress: Progress, count: int) -> tuple[Progress, Records, BaseException | None]:
         completed: tuple[Progress, list[Records], list[Attempt]] = (progress, [], [])
         error: BaseException | None = None
         while len(completed[1]) < count and error is None:
             try:
-                after, numbers, attempted = episode(completed[0])
+                following, numbers, attempted = episode(completed[0])
                 completed, error = (
-                    (after, [*completed[1], numbers], [*completed[2], attempted]),
+                    (following, [*completed[1], numbers], [*completed[2], attempted]),
                     attempted.error,
                 )
             except BaseException as stop:

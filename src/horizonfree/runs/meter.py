@@ -31,10 +31,10 @@ def progress_meter(first: int, until: StopRule, wanted: bool | None) -> Iterator
     if not is_wanted(wanted):
         yield lambda episode, rows, eps: None
     elif is_terminal:
-        with _live(first, until) as show:
+        with _live_meter(first, until) as show:
             yield show
     else:
-        yield _plain(first, until)
+        yield _plain_meter(first, until)
 
 
 def is_notebook() -> bool:
@@ -65,8 +65,8 @@ class Lines:
     def write(self, text: str, *, is_last: bool = False) -> None:
         """Show a text."""
         end = "\n" if is_last or not self._in_place else ""
-        begin = "\r" if self._in_place else ""
-        print(f"{begin}{text:<{self._width}}", end=end, file=sys.stderr, flush=True)
+        prefix = "\r" if self._in_place else ""
+        print(f"{prefix}{text:<{self._width}}", end=end, file=sys.stderr, flush=True)
         self._width = len(text) if self._in_place else 0
 
 
@@ -81,7 +81,7 @@ def comparison_meter(
     if not is_wanted(wanted):
         yield lambda label, done: None
         return
-    lines, began, progress = Lines(), dict[str, float](), dict[str, int]()
+    lines, starts, progress = Lines(), dict[str, float](), dict[str, int]()
     first: dict[str, int] = {}  # episodes when an explorer was first heard of
     finished: dict[str, float] = {}
 
@@ -89,22 +89,24 @@ def comparison_meter(
         now = time.perf_counter()
         if len(finished) == len(totals):
             return
-        began.setdefault(label, now)
+        starts.setdefault(label, now)
         first.setdefault(label, done)
         progress[label] = max(done, progress.get(label, 0))
         if progress[label] >= totals[label]:
-            finished.setdefault(label, now - began[label])
-        needed = dict(finished)
+            finished.setdefault(label, now - starts[label])
+        durations = dict(finished)
         for x, k in progress.items():
             if x not in finished and k > first[x]:
-                needed[x] = (now - began[x]) * (totals[x] - first[x]) / (k - first[x])
-        mean = float(np.mean(list(needed.values()))) if needed else 0.0
+                durations[x] = (now - starts[x]) * (totals[x] - first[x]) / (k - first[x])
+        mean = float(np.mean(list(durations.values()))) if durations else 0.0
         open_labels = [x for x in totals if x not in finished]
-        left = sum(needed.get(x, mean) - (now - began[x] if x in began else 0.0) for x in open_labels)
+        seconds_left = sum(
+            durations.get(x, mean) - (now - starts[x] if x in starts else 0.0) for x in open_labels
+        )
         share = f"{len(finished)} of {len(totals)} explorers done"
-        at = f"{label}, {seeds}, {progress[label] / totals[label]:.0%} of the episodes"
-        about = f", about {max(left, 0.0) / workers:.0f} s left" if mean else ""
-        lines.show(f"{share}; {at}{about}" if open_labels else share, is_last=not open_labels)
+        position = f"{label}, {seeds}, {progress[label] / totals[label]:.0%} of the episodes"
+        left_text = f", about {max(seconds_left, 0.0) / workers:.0f} s left" if mean else ""
+        lines.show(f"{share}; {position}{left_text}" if open_labels else share, is_last=not open_labels)
 
     yield show
 
@@ -133,8 +135,8 @@ def counter(total: int, noun: str, wanted: bool | None) -> Iterator[Callable[[in
         last = now
         line = f"{noun} {done:,} of {total:,}, {now - start:.0f} s"
         if done > first[0]:
-            left = (now - first[1]) / (done - first[0]) * (total - done)
-            line += f", about {left:.0f} s left"
+            seconds_left = (now - first[1]) / (done - first[0]) * (total - done)
+            line += f", about {seconds_left:.0f} s left"
         print(
             f"\r{line} " if is_terminal else line,
             end="" if is_terminal else "\n",
@@ -148,7 +150,7 @@ def counter(total: int, noun: str, wanted: bool | None) -> Iterator[Callable[[in
 
 
 @contextmanager
-def _live(first: int, until: StopRule) -> Iterator[Meter]:
+def _live_meter(first: int, until: StopRule) -> Iterator[Meter]:
     """One line that is redrawn."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -177,7 +179,7 @@ def _live(first: int, until: StopRule) -> Iterator[Meter]:
         yield show
 
 
-def _plain(first: int, until: StopRule) -> Meter:
+def _plain_meter(first: int, until: StopRule) -> Meter:
     """A line every LINE_SECONDS seconds and one at the end."""
     start = last = time.perf_counter()
     lines = Lines()
@@ -199,8 +201,8 @@ def _plain(first: int, until: StopRule) -> Meter:
         of_end = "" if end is None else f" of {end}"
         parts = [f"episode {episode}{of_end}", _note(records, shown_eps, until), f"{now - start:.0f} s"]
         if end is not None and episode > compiled[0] and not is_over:
-            left = (now - compiled[1]) / (episode - compiled[0]) * (end - episode)
-            parts.append(f"about {left:.0f} s left")
+            seconds_left = (now - compiled[1]) / (episode - compiled[0]) * (end - episode)
+            parts.append(f"about {seconds_left:.0f} s left")
         lines.write(", ".join(part for part in parts if part), is_last=is_over)
 
     return show

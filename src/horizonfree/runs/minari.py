@@ -84,16 +84,16 @@ def from_minari(dataset: Any, **options: Any) -> Run:
 def _components(observations: Any) -> dict[str, np.ndarray]:
     """The components of observations [L+1, ...] by name."""
     if isinstance(observations, Mapping):
-        return {f"obs_{key}": _one(x, f"obs_{key}") for key, x in observations.items()}
+        return {f"obs_{key}": _check_column(x, f"obs_{key}") for key, x in observations.items()}
     if isinstance(observations, (tuple, list)):
-        return {f"obs{i}": _one(x, f"obs{i}") for i, x in enumerate(observations)}
+        return {f"obs{i}": _check_column(x, f"obs{i}") for i, x in enumerate(observations)}
     array = np.asarray(observations)
     if array.ndim == 1:
         return {"obs": array}
-    return {f"obs{i}": _one(x, f"obs{i}") for i, x in enumerate(np.moveaxis(array, -1, 0))}
+    return {f"obs{i}": _check_column(x, f"obs{i}") for i, x in enumerate(np.moveaxis(array, -1, 0))}
 
 
-def _one(x: Any, name: str) -> np.ndarray:
+def _check_column(x: Any, name: str) -> np.ndarray:
     array = np.asarray(x)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]

@@ -55,10 +55,10 @@ class ObservedReward(ReprMixin):
     @classmethod
     def empty(cls, num_states: int, num_actions: int, is_over: Any = None) -> "ObservedReward":
         """Before the first reward."""
-        over = np.zeros(num_states, bool) if is_over is None else np.asarray(is_over, bool)
+        is_over_mask = np.zeros(num_states, bool) if is_over is None else np.asarray(is_over, bool)
         sizes = num_states, num_actions
         ends = np.array(np.inf), np.array(-np.inf)
-        return cls(np.zeros(sizes), np.zeros(sizes, np.int64), *ends, over)
+        return cls(np.zeros(sizes), np.zeros(sizes, np.int64), *ends, is_over_mask)
 
     @property
     def range(self) -> tuple[float, float]:
@@ -69,20 +69,20 @@ class ObservedReward(ReprMixin):
     def mean(self) -> Float[np.ndarray, "S A"]:
         """The mean of each pair; the middle of the range for pairs without visits, 0 where an episode is over."""
         low, high = self.range if self.count.any() else (0.0, 0.0)
-        unseen = (low + high) / 2
-        mean = np.where(self.count > 0, self.total / np.maximum(self.count, 1), unseen)
+        default = (low + high) / 2
+        mean = np.where(self.count > 0, self.total / np.maximum(self.count, 1), default)
         return np.where(self.is_over[:, None], 0.0, mean)
 
     def interval(self, delta: float) -> tuple[Float[np.ndarray, "S A"], Float[np.ndarray, "S A"]]:
         """Lower and upper ends for the true mean of every pair: all of them together with probability 1 - delta."""
-        low, high = self._declared()
+        low, high = self._declared_range()
         n = np.maximum(self.count, 1)
         pairs = max(1, int((~self.is_over).sum()) * self.count.shape[1])
         level = 2 * math.log(pairs / check_probability(delta, "delta")) + np.log((n + RHO) / RHO)
         width = np.where(self.count > 0, (high - low) / (2 * n) * np.sqrt((n + RHO) * level), np.inf)
-        over, mean = self.is_over[:, None], self.mean
+        is_over, mean = self.is_over[:, None], self.mean
         ends = np.maximum(low, mean - width), np.minimum(high, mean + width)
-        return np.where(over, 0.0, ends[0]), np.where(over, 0.0, ends[1])
+        return np.where(is_over, 0.0, ends[0]), np.where(is_over, 0.0, ends[1])
 
     def between(self, low: float, high: float) -> "ObservedReward":
         """This reward with all payments known to be in [low, high]."""
@@ -102,19 +102,23 @@ class ObservedReward(ReprMixin):
 
     def assumption(self) -> str:
         """The sentence of certificates that use it."""
-        low, high = self._declared()
+        low, high = self._declared_range()
         return ESTIMATED.format(low=low, high=high)
 
     def added(self, episodes: Trajectory, rewards: Float[np.ndarray, "*batch H"]) -> "ObservedReward":
         """With the rewards of further episodes; NaN where none was recorded."""
         s, a = np.asarray(episodes.s)[..., :-1], np.asarray(episodes.a)
-        seen = (np.asarray(episodes.j) != UNSEEN) & ~np.isnan(rewards) & ~self.is_over[s]
+        is_counted = (np.asarray(episodes.j) != UNSEEN) & ~np.isnan(rewards) & ~self.is_over[s]
         total, count = self.total.copy(), self.count.copy()
-        np.add.at(total, (s[seen], a[seen]), rewards[seen])
-        np.add.at(count, (s[seen], a[seen]), 1)
-        paid = np.concatenate([rewards[seen], [float(self.least), float(self.most)]])
-        paid = paid[np.isfinite(paid)]  # both are infinite before the first reward
-        ends = (np.array(paid.min()), np.array(paid.max())) if paid.size else (self.least, self.most)
+        np.add.at(total, (s[is_counted], a[is_counted]), rewards[is_counted])
+        np.add.at(count, (s[is_counted], a[is_counted]), 1)
+        range_values = np.concatenate([rewards[is_counted], [float(self.least), float(self.most)]])
+        range_values = range_values[np.isfinite(range_values)]  # both are infinite before the first reward
+        ends = (
+            (np.array(range_values.min()), np.array(range_values.max()))
+            if range_values.size
+            else (self.least, self.most)
+        )
         return replace(self, total=total, count=count, least=ends[0], most=ends[1])
 
     def arrays(self, prefix: str) -> dict[str, np.ndarray]:
@@ -129,7 +133,7 @@ class ObservedReward(ReprMixin):
         total, count, least, most, is_over = (arrays[name] for name in NAMES)
         return cls(total, count, least, most, is_over)
 
-    def _declared(self) -> tuple[float, float]:
+    def _declared_range(self) -> tuple[float, float]:
         if self.declared is None:
             raise OptionError(
                 "an interval needs the range that rewards can have, not the one that occurred: "
@@ -140,14 +144,14 @@ class ObservedReward(ReprMixin):
     def _repr_table(self) -> ReprTable:
         """How much was recorded, and in which range."""
         low, high = self.range if self.count.any() else (math.nan, math.nan)
-        known = "declared" if self.declared is not None else "that occurred"
+        range_text = "declared" if self.declared is not None else "that occurred"
         pairs = int((self.count > 0).sum())
         lines = [
             (
                 "recorded",
                 f"{int(self.count.sum()):,} rewards of {pairs:,} of {self.count.size:,} state-action pairs",
             ),
-            ("range", f"{low:g} to {high:g}, {known}"),
+            ("range", f"{low:g} to {high:g}, {range_text}"),
             (
                 "note",
                 "an estimate; run.plan(run.observed_reward.between(low, high)) has its error in the interval",
@@ -159,11 +163,11 @@ class ObservedReward(ReprMixin):
 def over_states(problem: Any, added_start: int | None = None) -> Bool[np.ndarray, " S"]:
     """States of a problem in which nothing is paid: declared final ones, copies of ended ones, and an added start."""
     is_over = np.zeros(problem.num_states, bool)
-    ended = problem.layout.get("ended")
-    if ended is not None:
-        ended = np.asarray(ended)
-        is_over[: len(ended)] = ended == np.arange(len(ended))
-        is_over[ended[ended >= len(ended)]] = True
+    terminal = problem.layout.get("ended")
+    if terminal is not None:
+        terminal = np.asarray(terminal)
+        is_over[: len(terminal)] = terminal == np.arange(len(terminal))
+        is_over[terminal[terminal >= len(terminal)]] = True
     if added_start is not None:
         is_over[added_start] = True
     return is_over
@@ -191,20 +195,25 @@ def answer(
 
         V*_r - V_r <= min( up(V*_{r_high}) - low(V_{r_low}),  gap_mean + up(V*_u) + up(V_u) ).
     """
-    here = run if start is None and horizon is None else run.restart_from(start, horizon)
+    restarted = run if start is None and horizon is None else run.restart_from(start, horizon)
 
     def ask(reward: np.ndarray, policy: Any, part: float) -> Plan:
-        how: dict[str, Any] = {"scale": "rescale", "delta": part}
-        result: Plan = here.plan(reward, **how) if policy is None else here.evaluate(reward, policy, **how)
+        options: dict[str, Any] = {"scale": "rescale", "delta": part}
+        result: Plan = (
+            restarted.plan(reward, **options)
+            if policy is None
+            else restarted.evaluate(reward, policy, **options)
+        )
         return result
 
     if observed.declared is None:
         plan = ask(observed.mean, policy, delta)
-        words = f"{plan.certificate.statement}; for the mean of the recorded rewards, whose own error is not part of it"
-        known = "the true rewards are the means of those recorded (no range was declared)"
-        assumes = f"{plan.certificate.assumes}; {known}"
+        caveat = "for the mean of the recorded rewards, whose own error is not part of it"
+        statement = f"{plan.certificate.statement}; {caveat}"
+        assumption = "the true rewards are the means of those recorded (no range was declared)"
+        assumes = f"{plan.certificate.assumes}; {assumption}"
         return replace(
-            plan, certificate=replace(plan.certificate, statement=words, assumes=assumes, claim=None)
+            plan, certificate=replace(plan.certificate, statement=statement, assumes=assumes, claim=None)
         )
     part = check_probability(delta, "delta") / 2
     r_low, r_high = observed.interval(part)
@@ -215,11 +224,11 @@ def answer(
     high = ask(r_high, plan.policy, part).value_high
     best = ask(r_high, None, part)
     u = np.maximum(r_high - observed.mean, observed.mean - r_low)
-    most = ask(u, None, part)
-    by_error = plan.gap + most.value_high + most.gap + ask(u, plan.policy, part).value_high
+    upper = ask(u, None, part)
+    by_error = plan.gap + upper.value_high + upper.gap + ask(u, plan.policy, part).value_high
     gap = max(0.0, min(best.value_high + best.gap - low, by_error))
-    eps = min(1.0, gap / (here.problem.horizon * (observed.declared[1] - observed.declared[0])))
-    words = (
+    eps = min(1.0, gap / (restarted.problem.horizon * (observed.declared[1] - observed.declared[0])))
+    statement = (
         bound_statement(gap, delta)
         if round_up(eps) < 1
         else "vacuous: too little is known of rewards or transitions"
@@ -229,7 +238,7 @@ def answer(
         eps=eps,
         delta=float(delta),
         method="observed reward",
-        statement=words,
+        statement=statement,
         forecast="",
         assumes=f"{plan.certificate.assumes}; {observed.assumption()}",
         claim=None,

@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Float
 
 from horizonfree._repr import ReprMixin, ReprTable, data_frame
-from horizonfree._validation import check_int
-from horizonfree.errors import ModelError, OptionError
+from horizonfree._validation import check_int, check_not_rejected
+from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import confidence_of, interval
 from horizonfree.mdp.rewards import Reward, rescale
 from horizonfree.models import certify
@@ -67,7 +67,7 @@ class TradeOff(ReprMixin):
         return figure
 
     def draw(self, axis: Any, colors: tuple[str, str, str] = ("C0", "C1", "0.5")) -> None:
-        """The same on Matplotlib axes; colours of the band, of the estimate, and of bounds that are out of reach."""
+        """Draw the figure of `plot` on Matplotlib axes; colors: of the band, the estimate and infeasible bounds."""
         band_color, color, grey = colors
         bounds = np.linspace(self.cost_low.min(), self.cost_high.max(), 400)
         band = np.array([self.at(float(b)) for b in bounds])
@@ -105,8 +105,8 @@ class TradeOff(ReprMixin):
 
     def _repr_table(self) -> ReprTable:
         lines = [
-            (f"cost {c:.4g}", f"{interval(low, high)}: value {v:.4g}, {interval(least, most)}")
-            for c, low, high, v, least, most in zip(
+            (f"cost {c:.4g}", f"{interval(low, high)}: value {v:.4g}, {interval(least, upper)}")
+            for c, low, high, v, least, upper in zip(
                 self.costs, self.cost_low, self.cost_high, self.values, self.value_low, self.value_high
             )
         ]
@@ -129,25 +129,29 @@ def trade_off(
     number = check_int(points, "points", 2, MAX_POINTS, f"a number of points, 2 to {MAX_POINTS:,}")
     constraints = [at_most(cost, 0.0)]
     check_constraints(run.problem, reward, constraints)
-    there = run if start is None and horizon is None else run.restart_from(start, horizon)
-    asked = Question(there, reward, constraints, scale, (delta, misspecification))
-    asked.confidence.check_not_refuted()
-    program = asked.program()
-    safest, free = program.safest(np.zeros(1)), program.best(asked.reward.table, np.full(1, 2.0))
+    restarted = run if start is None and horizon is None else run.restart_from(start, horizon)
+    question = Question(restarted, reward, constraints, scale, (delta, misspecification))
+    question.confidence.check_not_refuted()
+    program = question.program()
+    safest, free = program.safest(np.zeros(1)), program.best(question.reward.table, np.full(1, 2.0))
     if safest is None or free is None:
         raise OptionError("the linear programme of this reward and cost was not solved")
-    paid = asked.costs[0]
-    dearest = _total(asked, paid, free.policy)
-    within = np.linspace(safest.value + NEARLY, max(dearest, safest.value + NEARLY), number)[:-1]
-    solved = [program.best(asked.reward.table, np.array([bound])) for bound in within]
+    first_cost = question.costs[0]
+    dearest = _total(question, first_cost, free.policy)
+    bounds = np.linspace(safest.value + NEARLY, max(dearest, safest.value + NEARLY), number)[:-1]
+    solved = [program.best(question.reward.table, np.array([bound])) for bound in bounds]
     points_found = [safest._replace(multipliers=np.zeros(1)) if x is None else x for x in solved]
     points_found.append(free._replace(multipliers=np.zeros(1)))
     policies = [x.policy for x in points_found]
-    rows = [(_ends(asked, paid, policy), _ends(asked, asked.reward, policy)) for policy in policies]
+    rows = [
+        (_ends(question, first_cost, policy), _ends(question, question.reward, policy)) for policy in policies
+    ]
     (cost_at, cost_low, cost_high), (value_at, value_low, value_high) = np.array(rows).transpose(1, 2, 0)
-    lines, prices = _lines(asked, points_found)
-    cheapest = paid.offset - paid.factor * _most(asked, rescale(asked.space, -paid.table), safest.policy)
-    delta, condition = float(asked.confidence.delta), asked.confidence.condition()
+    lines, prices = _lines(question, points_found)
+    cheapest = first_cost.offset - first_cost.factor * _upper_bound(
+        question, rescale(question.space, -first_cost.table), safest.policy
+    )
+    delta, condition = float(question.confidence.delta), question.confidence.condition()
     return TradeOff(
         costs=cost_at,
         cost_low=cost_low,
@@ -163,37 +167,36 @@ def trade_off(
     )
 
 
-def _total(asked: Question, reward: Reward, policy: np.ndarray) -> float:
+def _total(question: Question, reward: Reward, policy: np.ndarray) -> float:
     """The total in the estimate, on the scale of totals of 1."""
-    return float(asked.space.at_start(policy_values(asked.confidence.kernel, reward.table, policy)[0]))
+    return float(question.space.at_start(policy_values(question.confidence.kernel, reward.table, policy)[0]))
 
 
-def _ends(asked: Question, reward: Reward, policy: np.ndarray) -> tuple[float, float, float]:
+def _ends(question: Question, reward: Reward, policy: np.ndarray) -> tuple[float, float, float]:
     """The total of a policy in the estimate, and its interval, in the units of the reward."""
-    bounds, certificate = certify.for_reward(asked.model, asked.confidence, reward.table, policy)
-    if certificate.is_rejected:
-        raise ModelError(f"the data refute the model class: {certificate}")
-    ends = _total(asked, reward, policy), bounds.low, bounds.high
+    bounds, certificate = certify.for_reward(question.model, question.confidence, reward.table, policy)
+    check_not_rejected(certificate)
+    ends = _total(question, reward, policy), bounds.low, bounds.high
     return tuple(reward.factor * float(x) + reward.offset for x in ends)  # type: ignore[return-value]
 
 
-def _most(asked: Question, reward: Reward, policy: np.ndarray) -> float:
+def _upper_bound(question: Question, reward: Reward, policy: np.ndarray) -> float:
     """At least the total of every policy: high + gap of one of them, in the units of the reward, rounded up."""
-    bounds, certificate = certify.for_reward(asked.model, asked.confidence, reward.table, policy)
-    most = reward.factor * min(1.0, float(bounds.high) + certificate.eps) + reward.offset
-    return most + STRICT * (1.0 + reward.factor + abs(reward.offset))
+    bounds, certificate = certify.for_reward(question.model, question.confidence, reward.table, policy)
+    upper = reward.factor * min(1.0, float(bounds.high) + certificate.eps) + reward.offset
+    return upper + STRICT * (1.0 + reward.factor + abs(reward.offset))
 
 
 def _lines(
-    asked: Question, found: list[ConstrainedSolution]
+    question: Question, solutions: list[ConstrainedSolution]
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
     """value <= line + price x cost, of every policy, in the units of both (Theorem C4)."""
-    reward, cost = asked.reward, asked.costs[0]
+    reward, cost = question.reward, question.costs[0]
     lines, prices = [], []
-    for policy, (price,), _ in found:
-        priced = rescale(asked.space, reward.table - price * cost.table)
-        most = _most(asked, priced, policy)
-        lines.append(reward.factor * (most - price * cost.offset / cost.factor) + reward.offset)
+    for policy, (price,), _ in solutions:
+        reward_less_cost = rescale(question.space, reward.table - price * cost.table)
+        upper = _upper_bound(question, reward_less_cost, policy)
+        lines.append(reward.factor * (upper - price * cost.offset / cost.factor) + reward.offset)
         prices.append(reward.factor * price / cost.factor)
     return np.array(lines), np.array(prices)
 

@@ -61,7 +61,7 @@ class Power(ReprMixin):
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain data; `needed` is None beyond the last number of episodes."""
         curve = zip(self.episodes.tolist(), self.probability.tolist(), self.error.tolist())
-        needed = {level: self.needed(level) for level in LEVELS}
+        episodes_needed = {level: self.needed(level) for level in LEVELS}
         return {
             "decision": self.decision,
             "gathered_by": self.gathered_by,
@@ -73,7 +73,7 @@ class Power(ReprMixin):
                     "episodes": math.ceil(K) if K < math.inf else None,
                     "cost": K * self.cost if K < math.inf else None,
                 }
-                for level, K in needed.items()
+                for level, K in episodes_needed.items()
             ],
             "cost_of_episode": self.cost,
             "draws": self.draws,
@@ -138,7 +138,7 @@ def power(
     first = np.full(number, len(ladder))  # the first number of episodes after which it is certified
     for i in range(number):
         grown = _grown(run, posterior.parameters[i], gather, ladder, seed=seed + i)
-        first[i] = next((k for k, later in enumerate(grown) if ask(later)), len(ladder))
+        first[i] = next((k for k, longer in enumerate(grown) if ask(longer)), len(ladder))
     probability = (first[:, None] <= np.arange(len(ladder))).mean(0)
     return Power(ask.statement, gathered_by, ladder, probability, number, posterior.label, False, cost)
 
@@ -202,10 +202,10 @@ def _grown(run: Run, truth: Any, gather: Any, ladder: Int[np.ndarray, " n"], *, 
     problem = run.problem._replace(truth=truth, recipe=None)
     steps = np.diff(np.append(0, ladder))
     if gather is None and run.explorer_spec is not None:
-        later = replace(run, problem=problem, is_simulated=True, folder=None, seed=seed)
-        for more in steps:
-            later = later.resume(episodes=int(more), progress=False)
-            yield _with_evidence(run, later.evidence)
+        extended = replace(run, problem=problem, is_simulated=True, folder=None, seed=seed)
+        for num_more in steps:
+            extended = extended.resume(episodes=int(num_more), progress=False)
+            yield _with_evidence(run, extended.evidence)
         return
     if isinstance(gather, str):
         if run.problem.model.is_shared:
@@ -214,13 +214,13 @@ def _grown(run: Run, truth: Any, gather: Any, ladder: Int[np.ndarray, " n"], *, 
             )
         from horizonfree.runs.explore import explore
 
-        explored = None
-        for more in steps:
-            if explored is None:
-                explored = explore(problem, gather, episodes=int(more), seed=seed, progress=False)
+        live_run = None
+        for num_more in steps:
+            if live_run is None:
+                live_run = explore(problem, gather, episodes=int(num_more), seed=seed, progress=False)
             else:
-                explored = explored.resume(episodes=int(more), progress=False)
-            new, old = explored.evidence, run.evidence
+                live_run = live_run.resume(episodes=int(num_more), progress=False)
+            new, old = live_run.evidence, run.evidence
             yield _with_evidence(
                 run, replace(old, counts=old.counts + new.counts, episodes=old.episodes + new.episodes)
             )
@@ -229,9 +229,9 @@ def _grown(run: Run, truth: Any, gather: Any, ladder: Int[np.ndarray, " n"], *, 
     from horizonfree.runs.logged import evidence_after
 
     policy, evidence = run._policy(logging_policy(run) if gather is None else gather), run.evidence
-    for k, more in enumerate(steps):
-        seen = simulate(problem, policy, episodes=int(more), seed=(seed + 1) * 1000 + k)
-        evidence = evidence_after(problem, evidence, seen)
+    for k, num_more in enumerate(steps):
+        episodes = simulate(problem, policy, episodes=int(num_more), seed=(seed + 1) * 1000 + k)
+        evidence = evidence_after(problem, evidence, episodes)
         yield _with_evidence(run, evidence)
 
 

@@ -26,10 +26,10 @@ def describe(problem: Problem) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """A JSON object and its arrays; with a recipe, only the derived arrays of the model."""
     digest, model = fingerprint(problem), problem.model
     layout, layout_arrays = split_layout(problem)
-    primary, derived = _split(model)
+    primary, derived_arrays = _split(model)
     if problem.recipe is not None and _rebuilds(problem.recipe, digest, layout, layout_arrays):
-        return {"recipe": problem.recipe, "fingerprint": digest}, derived
-    arrays = primary | derived
+        return {"recipe": problem.recipe, "fingerprint": digest}, derived_arrays
+    arrays = primary | derived_arrays
     if problem.truth is not None:
         arrays["truth"] = np.asarray(problem.truth)
     entry = {
@@ -54,9 +54,9 @@ def rebuild(
             )
         problem = make(recipe["name"], **recipe["parameters"])
         model = problem.model
-        derived = under(arrays, "model.")
-        if derived:  # other versions may compute different bits
-            complete = arrays_of(model) | derived
+        derived_arrays = under(arrays, "model.")
+        if derived_arrays:  # other versions may compute different bits
+            complete = arrays_of(model) | derived_arrays
             problem = problem._replace(model=rebuild_model(type(model), statics_of(model), complete))
     else:
         model = rebuild_model(CLASSES[entry["class"]].model, entry["model"], under(arrays, "model."))
@@ -102,10 +102,12 @@ def versions() -> dict[str, str]:
     return result
 
 
-def other_versions(before: Mapping[str, str]) -> list[str]:
+def other_versions(stored: Mapping[str, str]) -> list[str]:
     """Versions that differ from the present ones, which may round differently."""
-    now = versions()
-    return [f"{name} {x} (now {now.get(name)})" for name, x in before.items() if x != now.get(name)]
+    installed = versions()
+    return [
+        f"{name} {x} (now {installed.get(name)})" for name, x in stored.items() if x != installed.get(name)
+    ]
 
 
 def _rebuilds(
@@ -114,10 +116,10 @@ def _rebuilds(
     """Whether a recipe, stored as JSON, builds the problem with this fingerprint and layout."""
     try:
         entry = json.loads(json.dumps(recipe, allow_nan=False))
-        again = rebuild({"recipe": entry, "fingerprint": digest}, {}, {})
+        rebuilt = rebuild({"recipe": entry, "fingerprint": digest}, {}, {})
     except (TypeError, ValueError, HorizonfreeError):
         return False
-    other_layout, other_arrays = split_layout(again)
+    other_layout, other_arrays = split_layout(rebuilt)
     are_arrays_equal = layout_arrays.keys() == other_arrays.keys() and all(
         x.dtype == other_arrays[key].dtype and np.array_equal(x, other_arrays[key])
         for key, x in layout_arrays.items()
@@ -127,30 +129,30 @@ def _rebuilds(
 
 def split_layout(problem: Problem) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The plain values of a layout, and its arrays."""
-    plain, arrays = {}, {}
+    scalars, arrays = {}, {}
     for key, x in problem.layout.items():
         where = f"layout[{key!r}] of problem {problem.name!r}"
         if not isinstance(key, str):
             raise RunError(f"{where} cannot be stored: its key is not text; use {str(key)!r}")
         if not isinstance(x, np.ndarray):
-            plain[key] = _plain(x, where)
+            scalars[key] = _json_value(x, where)
         elif x.dtype.hasobject:
             raise RunError(
                 f"{where} is an array of Python objects, which cannot be stored; use numbers or text"
             )
         else:
             arrays[key] = x
-    return plain, arrays
+    return scalars, arrays
 
 
-def _plain(x: Any, where: str) -> Any:
+def _json_value(x: Any, where: str) -> Any:
     """A value as JSON returns it: tuples as lists, NumPy numbers as Python numbers."""
     if isinstance(x, np.generic):
         x = x.item()
     if isinstance(x, (list, tuple)):
-        return [_plain(y, where) for y in x]
+        return [_json_value(y, where) for y in x]
     if isinstance(x, Mapping) and all(isinstance(key, str) for key in x):
-        return {key: _plain(y, where) for key, y in x.items()}
+        return {key: _json_value(y, where) for key, y in x.items()}
     if x is None or isinstance(x, (str, int)) or (isinstance(x, float) and math.isfinite(x)):
         return x
     raise RunError(

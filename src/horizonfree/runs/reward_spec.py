@@ -151,7 +151,7 @@ def extend_reward(
     """The reward as a table, and the problem and the lifted states that the table is for."""
     if isinstance(reward, Reward):
         raise RewardError("this reward was rescaled; give the original reward, with scale='rescale'")
-    table, lift, entered = as_table(problem, reward), None, np.zeros(problem.num_states)
+    table, lift, entry_payments = as_table(problem, reward), None, np.zeros(problem.num_states)
     if transition is not None:
         t = payments(problem.space, transition)
         parts = split_payments(problem.space, t)
@@ -163,17 +163,17 @@ def extend_reward(
                     "give transition= as an array [S, A, S] of the form g(s, a) + f(s'), or declare successors="
                 )
         if parts is not None:
-            table, entered = table + parts[0], parts[1]
+            table, entry_payments = table + parts[0], parts[1]
     if final is not None or transition is not None:
         last = np.broadcast_to(_final_values(problem, final)[None, :, None], (1, *table.shape[1:]))
         table = np.concatenate([table, last])
         problem = problem.with_start(None, len(table), is_paid_after=True)
     if transition is not None and parts is None:
         lift = lift_payments(problem.space, t)
-        table, entered = table[:, lift.origin], lift.paid
+        table, entry_payments = table[:, lift.origin], lift.paid
     gamma = (1.0 if discount is None else _check_discount(discount)) ** np.arange(len(table))
     table = table * gamma[:, None, None]
-    table[1:] += gamma[:-1, None, None] * entered[:, None]
+    table[1:] += gamma[:-1, None, None] * entry_payments[:, None]
     return ExtendedReward(problem, table, lift)
 
 

@@ -14,8 +14,8 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree._extras import needs_extra
 from horizonfree._repr import ReprMixin, ReprTable
-from horizonfree._validation import check_probability
-from horizonfree.errors import ModelError, OptionError
+from horizonfree._validation import check_not_rejected, check_probability
+from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import confidence_of, interval
 from horizonfree.mdp.events import Lift
 from horizonfree.mdp.policies import check_allowed, policy_table
@@ -106,14 +106,14 @@ class Risk(ReprMixin):
         figure, axis = empty_figure()
         ends = self.totals[0], self.totals[-1]
         margin = 0.05 * max(ends[1] - ends[0], 1e-12)
-        at = np.concatenate([[ends[0] - margin], self.totals, [ends[1] + margin]])
+        x = np.concatenate([[ends[0] - margin], self.totals, [ends[1] + margin]])
 
         def below(above: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m2"]:
             return np.concatenate([[0.0], 1.0 - above[1:], [1.0, 1.0]])
 
         low, high = below(self.at_least_high), below(self.at_least_low)
-        axis.fill_between(at, low, high, step="post", alpha=0.2, linewidth=0, label="certified band")
-        axis.step(at, below(self.at_least), where="post", color="C1", label="in the estimate")
+        axis.fill_between(x, low, high, step="post", alpha=0.2, linewidth=0, label="certified band")
+        axis.step(x, below(self.at_least), where="post", color="C1", label="in the estimate")
         axis.set_xlabel("total")
         axis.set_ylabel("share of episodes with this total or less")
         axis.set_ylim(-0.02, 1.02)
@@ -157,30 +157,29 @@ def risk_of(
     space, confidence = problem.space, run.confidence(delta, misspecification)
     problem.check_exact_kernels("the distribution of a total is certified for kernels that are given")
     confidence.check_not_refuted()
-    table, chosen = as_table(problem, reward), policy_table(policy, *space.sizes)
-    check_allowed(space, chosen)
+    table, acts = as_table(problem, reward), policy_table(policy, *space.sizes)
+    check_allowed(space, acts)
     units, unit = whole_numbers(table)
-    lift, last, is_reached = total_lift(space, units, probabilities(chosen, space.num_actions) > 0)
+    lift, last, is_reached = total_lift(space, units, probabilities(acts, space.num_actions) > 0)
     totals = np.unique(last[is_reached])
     if len(totals) > MAX_LEVELS:
         refuse_sums(len(totals))
-    acting, lifted = chosen[:, lift.origin], confidence.lifted(lift)
-    found = np.zeros((2, 3, len(totals)))  # probability and shortfall: value, low, high
-    found[0, :, 0] = 1.0
+    acting, lifted_confidence = acts[:, lift.origin], confidence.lifted(lift)
+    tables = np.zeros((2, 3, len(totals)))  # probability and shortfall: value, low, high
+    tables[0, :, 0] = 1.0
     for i, total in enumerate(totals[1:], start=1):
         size = float(total - totals[0])
-        paid = np.where(is_reached, last, totals[0])
-        for k, (worth, factor) in enumerate(
-            [(paid >= total, 1.0), (np.maximum(total - paid, 0) / size, unit * size)]
+        thresholds = np.where(is_reached, last, totals[0])
+        for k, (numbers, factor) in enumerate(
+            [(thresholds >= total, 1.0), (np.maximum(total - thresholds, 0) / size, unit * size)]
         ):
             reward = np.zeros((space.horizon, *last.shape))
-            reward[-1] = worth
-            bounds, certificate = certify.for_reward(problem.model, lifted, reward, acting)
-            if certificate.is_rejected:
-                raise ModelError(f"the data refute the model class: {certificate}")
-            value = lift.space.at_start(policy_values(lifted.kernel, reward, acting)[0])
-            found[k, :, i] = factor * np.array([value, bounds.low, bounds.high])
-    return _risk(unit * totals, *found, delta=float(confidence.delta), condition=confidence.condition())
+            reward[-1] = numbers
+            bounds, certificate = certify.for_reward(problem.model, lifted_confidence, reward, acting)
+            check_not_rejected(certificate)
+            value = lift.space.at_start(policy_values(lifted_confidence.kernel, reward, acting)[0])
+            tables[k, :, i] = factor * np.array([value, bounds.low, bounds.high])
+    return _risk(unit * totals, *tables, delta=float(confidence.delta), condition=confidence.condition())
 
 
 def _risk(
@@ -214,7 +213,7 @@ def whole_numbers(table: Float[np.ndarray, "H S A"]) -> tuple[Int[np.ndarray, "H
 
 
 def total_lift(
-    space: Space, paid: Int[np.ndarray, "H S A"], is_taken: Bool[np.ndarray, "H S A"]
+    space: Space, payments: Int[np.ndarray, "H S A"], is_taken: Bool[np.ndarray, "H S A"]
 ) -> tuple[TotalLift, Int[np.ndarray, "X A"], Bool[np.ndarray, "X A"]]:
     """The lift, the total of an episode that ends with each lifted state and action, and whether one can.
 
@@ -222,9 +221,9 @@ def total_lift(
     A reward that is the same at every step has one list of sums, any other one for each step.
     """
     H, S, A = space.sizes
-    steps = reached_sums(space, paid, is_taken)
+    steps = reached_sums(space, payments, is_taken)
     lists = [np.unique(sums) for _, sums in steps]
-    is_same = bool((paid == paid[0]).all())
+    is_same = bool((payments == payments[0]).all())
     if is_same:
         lists = [np.unique(np.concatenate(lists))] * H
     offsets = np.zeros(H, int) if is_same else np.cumsum([0, *(len(x) for x in lists[:-1])])
@@ -234,20 +233,20 @@ def total_lift(
     following = np.zeros((number, S, A), np.int64)
     last = np.zeros((number, S, A), np.int64)
     for h in range(1 if is_same else H - 1):
-        after = lists[h][:, None, None] + paid[h]
+        next_sums = lists[h][:, None, None] + payments[h]
         sums = lists[min(h + 1, H - 1)]
-        place = np.minimum(np.searchsorted(sums, after), len(sums) - 1)  # anywhere where it is none
-        following[offsets[h] : offsets[h] + len(lists[h])] = offsets[min(h + 1, H - 1)] + place
-    last[offsets[-1] :] = lists[-1][:, None, None] + paid[-1]
+        positions = np.minimum(np.searchsorted(sums, next_sums), len(sums) - 1)  # anywhere where it is none
+        following[offsets[h] : offsets[h] + len(lists[h])] = offsets[min(h + 1, H - 1)] + positions
+    last[offsets[-1] :] = lists[-1][:, None, None] + payments[-1]
     is_reached = np.zeros((number, S, A), bool)
     states, paid_before = steps[-1]
     is_reached[offsets[-1] + np.searchsorted(lists[-1], paid_before), states] = is_taken[-1, states]
     origin, first = np.tile(np.arange(S), number), int(np.searchsorted(lists[0], 0)) * S
     initial = np.zeros(number * S)
     initial[first : first + S] = start_distribution_of(space)
-    onward = following.reshape(-1, A)
-    lifted = Space(
-        succ=(np.asarray(space.succ)[origin] + S * onward[..., None]).astype(np.int32),
+    successors = following.reshape(-1, A)
+    lifted_space = Space(
+        succ=(np.asarray(space.succ)[origin] + S * successors[..., None]).astype(np.int32),
         support=np.asarray(space.support)[origin],
         reachable=np.asarray(space.reachable)[origin],
         initial=initial,
@@ -256,26 +255,26 @@ def total_lift(
         is_dense=False,
         acts=None if space.acts is None else np.asarray(space.acts)[origin],
     )
-    lift = TotalLift(lifted, origin, first + np.arange(S), onward)
+    lift = TotalLift(lifted_space, origin, first + np.arange(S), successors)
     return lift, last.reshape(-1, A), is_reached.reshape(-1, A)
 
 
 def reached_sums(
-    space: Space, paid: Int[np.ndarray, "H S A"], is_taken: Bool[np.ndarray, "H S A"]
+    space: Space, payments: Int[np.ndarray, "H S A"], is_taken: Bool[np.ndarray, "H S A"]
 ) -> list[tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"]]]:
     """For each step the states and what may have been paid before, as pairs."""
     succ, support = np.asarray(space.succ), np.asarray(space.support)
     states = np.flatnonzero(space.starts())
     sums = np.zeros(len(states), np.int64)
     result = [(states, sums)]
-    for h in range(len(paid) - 1):
+    for h in range(len(payments) - 1):
         pair, a = np.nonzero(is_taken[h, states])
         if len(pair) * succ.shape[2] > MAX_ENTRIES:
             refuse_sums(len(np.unique(sums)))
         i, j = np.nonzero(support[states[pair], a])
-        to = succ[states[pair], a][i, j]
-        after = (sums[pair] + paid[h, states[pair], a])[i]
-        states, sums = np.unique(np.stack([to, after]), axis=1)
+        successors = succ[states[pair], a][i, j]
+        next_sums = (sums[pair] + payments[h, states[pair], a])[i]
+        states, sums = np.unique(np.stack([successors, next_sums]), axis=1)
         result.append((states, sums))
     return result
 

@@ -31,14 +31,14 @@ def arrays_of_state(state: Any, prefix: str) -> dict[str, np.ndarray]:
     import jax
 
     leaves, _ = jax.tree_util.tree_flatten_with_path(state)
-    return {prefix + path_name(where): np.asarray(x) for where, x in leaves}
+    return {prefix + path_name(path): np.asarray(x) for path, x in leaves}
 
 
-def path_name(where: Any) -> str:
+def path_name(path: Any) -> str:
     """A path in a pytree as text, e.g. ridge.Sigma."""
     import jax
 
-    return jax.tree_util.keystr(where, simple=True, separator=".")
+    return jax.tree_util.keystr(path, simple=True, separator=".")
 
 
 def progress_of(run: Any) -> "Progress":
@@ -68,8 +68,8 @@ def _restore(run: Any, stored: StoredState) -> Any:
             first = eqx.filter_eval_shape(lambda: explorer.init(model))
     leaves, structure = jax.tree_util.tree_flatten_with_path(first)
     filled = []
-    for where, leaf in leaves:
-        name = path_name(where)
+    for path, leaf in leaves:
+        name = path_name(path)
         x = stored.arrays.get(name)
         if x is None or x.shape != leaf.shape or x.dtype != leaf.dtype:
             actual = "missing" if x is None else f"{x.dtype}{list(x.shape)}"

@@ -115,7 +115,7 @@ def checkpoint_writer(run: Run) -> Iterator[Callable[[Run], None]]:
     For a run without a folder the function does nothing.
     """
     if run.folder is None:
-        yield lambda now: None
+        yield lambda new_run: None
         return
     folder = run.folder
     with files.lock(folder):
@@ -133,12 +133,12 @@ def checkpoint_writer(run: Run) -> Iterator[Callable[[Run], None]]:
                 f"{folder} was last written with {', '.join(other)}; results may differ in the last bits"
             )
             warnings.warn(RunWarning(message), stacklevel=7)  # the line that resumes the run
-        saved = run
+        last_saved = run
 
-        def save(now: Run) -> None:
-            nonlocal mark, saved
+        def save(new_run: Run) -> None:
+            nonlocal mark, last_saved
             _check_still_there(folder, run_id)
-            mark, saved = _write_checkpoint(folder, run_id, now, mark), now
+            mark, last_saved = _write_checkpoint(folder, run_id, new_run, mark), new_run
             valid = [path for path in _checkpoints(folder) if _episode_of(path) <= mark.episode]
             for path in set(_checkpoints(folder)) - set(valid[:NUM_CHECKPOINTS]):
                 with files.os_errors(path):
@@ -146,7 +146,7 @@ def checkpoint_writer(run: Run) -> Iterator[Callable[[Run], None]]:
 
         save(run)
         yield save
-        _check_still_complete(folder, run_id, header["arrays"], saved)
+        _check_still_complete(folder, run_id, header["arrays"], last_saved)
 
 
 def _check_free(folder: Path) -> None:
@@ -186,9 +186,9 @@ def _manifest(run: Run) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     explorer: dict[str, Any] | None = None
     if run.explorer_spec is not None:
         name = run.explorer_spec.name
-        plain, of_explorer = stored_options(name, run.explorer_spec.options)
+        scalars, of_explorer = stored_options(name, run.explorer_spec.options)
         arrays |= {f"explorer.{key}": x for key, x in of_explorer.items()}
-        explorer = {"name": name, "options": plain}
+        explorer = {"name": name, "options": scalars}
     header = {
         "format": FORMAT,
         "problem": problem,
@@ -245,29 +245,29 @@ def _empty_run(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], fold
 def _write_checkpoint(folder: Path, run_id: str, run: Run, mark: Mark) -> Mark:
     """Write the records after a mark, then the checkpoint; the new mark."""
     lines = to_lines(run, mark.episode)
-    after = Mark(run.episodes, mark.size + len(lines), zlib.crc32(lines, mark.crc))
+    new_mark = Mark(run.episodes, mark.size + len(lines), zlib.crc32(lines, mark.crc))
     if not files.append_bytes(
         folder / RECORDS, mark.size, lines
     ):  # the file was shortened: write all records again
         lines = to_lines(run, 0)
-        after = Mark(run.episodes, len(lines), zlib.crc32(lines))
+        new_mark = Mark(run.episodes, len(lines), zlib.crc32(lines))
         files.replace_file(folder / RECORDS, lines)
     arrays = arrays_of(run.evidence, "evidence.") | arrays_of_state(run.state, "state.")
     if run.rewards is not None:
         arrays |= run.rewards.arrays("rewards.")
-    until = None
+    stop_rule = None
     if run.until is not None:
         rule = {x.name: getattr(run.until, x.name) for x in dataclasses.fields(StopRule)}
-        until = {name: x for name, x in rule.items() if name not in RULE_ARRAYS}
+        stop_rule = {name: x for name, x in rule.items() if name not in RULE_ARRAYS}
         arrays |= {f"until.{name}": rule[name] for name in RULE_ARRAYS if rule[name] is not None}
     header = {
         "run": run_id,
-        "until": until,
-        "records": {**after._asdict(), "types": {name: x.dtype.str for name, x in run.records.items()}},
+        "until": stop_rule,
+        "records": {**new_mark._asdict(), "types": {name: x.dtype.str for name, x in run.records.items()}},
         "versions": recipes.versions(),
     }
     files.write_npz(_path_of(folder, run.episodes), header, arrays)
-    return after
+    return new_mark
 
 
 def _read_checkpoint(run: Run, run_id: str, path: Path) -> Checkpoint:
@@ -282,15 +282,15 @@ def _read_checkpoint(run: Run, run_id: str, path: Path) -> Checkpoint:
     if len(lines) < mark.size or zlib.crc32(lines) != mark.crc:
         raise files.damage_error(path.with_name(RECORDS))
     evidence: Any = rebuild(run.problem.model.evidence_type, {}, under(arrays, "evidence."))
-    until = None
+    stop_rule = None
     if header["until"] is not None:
         rule: dict[str, Any] = {name: arrays.get(f"until.{name}") for name in RULE_ARRAYS}
-        until = check_stored_rule(StopRule(**header["until"], **rule), run.problem)
+        stop_rule = check_stored_rule(StopRule(**header["until"], **rule), run.problem)
     state = StoredState(under(arrays, "state."), path, header["versions"])
     records = from_lines(lines, header["records"]["types"])
     rewards = ObservedReward.of_arrays(under(arrays, "rewards."))
     grown = dataclasses.replace(
-        run, evidence=evidence, state=state, records=records, until=until, rewards=rewards
+        run, evidence=evidence, state=state, records=records, until=stop_rule, rewards=rewards
     )
     return Checkpoint(grown, mark, header["versions"])
 

@@ -76,8 +76,8 @@ def check_stop_request(
     episodes: Any, until_eps: Any, delta: Any, budget: Any = None, misspecification: Any = 0.0
 ) -> StopRequest:
     """Check the arguments that do not depend on the problem."""
-    about = declared(misspecification)
-    if about is not None and until_eps is None:
+    misspecified = declared(misspecification)
+    if misspecified is not None and until_eps is None:
         raise OptionError(
             "misspecification= belongs to until_eps=; give both, or leave it out and use "
             "run.certificate(misspecification=...)"
@@ -87,7 +87,7 @@ def check_stop_request(
         None if until_eps is None else check_probability(until_eps, "until_eps", "a bound to be certified"),
         check_probability(delta, "delta"),
         None if budget is None else check_count(budget, "budget"),
-        about,
+        misspecified,
     )
 
 
@@ -109,8 +109,8 @@ def stop_rule(problem: Problem, explored: int, request: StopRequest, reward: Any
     _check_samples(problem, request, reward)
     if request.until_eps is None or reward is None:
         return StopRule(explored, last, request.until_eps, request.delta, **radii)
-    several = reward if isinstance(reward, (list, tuple)) else [reward]
-    targets = np.stack([rewards.resolve(problem, x).table for x in several])
+    reward_list = reward if isinstance(reward, (list, tuple)) else [reward]
+    targets = np.stack([rewards.resolve(problem, x).table for x in reward_list])
     return StopRule(explored, last, request.until_eps, request.delta, targets, **radii)
 
 

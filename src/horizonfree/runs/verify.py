@@ -24,7 +24,7 @@ TOLERANCE = 1e-9  # relative, by which another machine may round otherwise
 
 @dataclass(frozen=True, repr=False)
 class Verification(ReprMixin):
-    """What `verify` found: `bound` as computed again, and a sentence for everything that does not agree."""
+    """The result of `verify`: `bound` as computed again, and a sentence for each entry that differs."""
 
     is_confirmed: bool
     bound: float
@@ -41,7 +41,7 @@ class Verification(ReprMixin):
 
 
 def verify(path: Any, run: "Run") -> Verification:
-    """Compute the certificate of a file again from a run, and compare everything that it says.
+    """Compute the certificate of a file again from a run, and compare every entry.
 
     >>> import tempfile
     >>> import horizonfree as hf
@@ -53,21 +53,19 @@ def verify(path: Any, run: "Run") -> Verification:
     True
     """
     content = read(path)
-    question, sizes = (
-        content["question"],
-        {"states": run.problem.num_states, "actions": run.problem.num_actions},
-    )
+    question = content["question"]
+    sizes = {"states": run.problem.num_states, "actions": run.problem.num_actions}
     other = [key for key, size in sizes.items() if content["model"].get(key) != size]
     if other:
-        words = (
-            f"the run has {sizes[other[0]]} {other[0]}, the file speaks of {content['model'].get(other[0])}"
+        difference = (
+            f"the run has {sizes[other[0]]} {other[0]}, the file has {content['model'].get(other[0])}"
         )
-        return Verification(False, math.nan, float(content["bound"]), "not computed again", (words,))
-    there = _view(run, question.get("view"))
-    result = _again(run, there, question, content)
-    bound, claimed = float(result.eps), float(content["bound"])
+        return Verification(False, math.nan, float(content["bound"]), "not computed again", (difference,))
+    view = _view(run, question.get("view"))
+    result = _recompute(run, view, question, content)
+    bound, stored_bound = float(result.eps), float(content["bound"])
     digests = {
-        "model": (content["model"].get("digest"), model_digest(there.problem)),
+        "model": (content["model"].get("digest"), model_digest(view.problem)),
         "data": (content["data"].get("digest"), data_digest(run.evidence)),
     }
     differences = [
@@ -75,8 +73,8 @@ def verify(path: Any, run: "Run") -> Verification:
         for name, (a, b) in digests.items()
         if a != b
     ]
-    if not bound <= claimed * (1 + TOLERANCE) + 1e-15:
-        differences.append(f"the bound is {bound:.9g}, more than the {claimed:.9g} of the file")
+    if not bound <= stored_bound * (1 + TOLERANCE) + 1e-15:
+        differences.append(f"the bound is {bound:.9g}, more than the {stored_bound:.9g} of the file")
     texts = {"statement": result.statement, "assumes": result.assumes, "holds_for": result.holds_for}
     texts["method"] = result.method
     differences += [
@@ -89,10 +87,8 @@ def verify(path: Any, run: "Run") -> Verification:
             "the data refute the model class" if result.is_rejected else "the class is not refuted"
         )
     if run.episodes != content["episodes"]:
-        differences.append(
-            f"the run has {run.episodes:,} episodes, the file speaks of {content['episodes']:,}"
-        )
-    return Verification(not differences, bound, claimed, result.statement, tuple(differences))
+        differences.append(f"the run has {run.episodes:,} episodes, the file has {content['episodes']:,}")
+    return Verification(not differences, bound, stored_bound, result.statement, tuple(differences))
 
 
 def _view(run: "Run", view: Any) -> "Run":
@@ -105,10 +101,12 @@ def _view(run: "Run", view: Any) -> "Run":
     return run.restart_from(start, horizon, is_paid_after=bool(is_paid_after))
 
 
-def _again(run: "Run", there: "Run", question: Mapping[str, Any], content: Mapping[str, Any]) -> Certificate:
+def _recompute(
+    run: "Run", view: "Run", question: Mapping[str, Any], content: Mapping[str, Any]
+) -> Certificate:
     """The certificate of the question."""
     delta = float(content["delta"])
-    H, S, A = there.problem.space.sizes
+    H, S, A = view.problem.space.sizes
     if question["kind"] == "every reward":
         return run.certificate(delta, method=str(question.get("method")))
     if question["kind"] == "rewards":
@@ -118,15 +116,15 @@ def _again(run: "Run", there: "Run", question: Mapping[str, Any], content: Mappi
             policy = unpacked(question["policy"], [(H, S), (H, S, A)], "if")
             table = unpacked(question["reward"], [(H, S, A)], "f")
             reward = Reward(table, float(question["factor"]), float(question["offset"]))
-            return there.evaluate(reward, policy, delta=delta).certificate
+            return view.evaluate(reward, policy, delta=delta).certificate
         steps = int(question["steps"])
         policy = unpacked(question["policy"], [(steps, S), (steps, S, A)], "if")
-        decided = unpacked(question["decided"], [(S,)], "i")
-        worth = Worth(*(float(x) for x in question["pays"]))
+        decisions = unpacked(question["decided"], [(S,)], "i")
+        outcome_values = Worth(*(float(x) for x in question["pays"]))
         is_max, name = bool(question["is_max"]), str(question["name"])
-    if not (np.isin(decided, (0, 1, 2)).all() and set(worth) <= {0.0, 1.0}):
-        raise OptionError("the event of the question is none: outcomes are 0, 1 or 2, and worth 0 or 1")
-    event = Event(decided, steps, worth, is_max, name)
+    if not (np.isin(decisions, (0, 1, 2)).all() and set(outcome_values) <= {0.0, 1.0}):
+        raise OptionError("the question holds no event: outcomes are 0, 1 or 2, and worth 0 or 1")
+    event = Event(decisions, steps, outcome_values, is_max, name)
     return plan_or_evaluate_event(
-        run, event, policy, delta=delta, start=np.asarray(there.problem.start)
+        run, event, policy, delta=delta, start=np.asarray(view.problem.start)
     ).certificate

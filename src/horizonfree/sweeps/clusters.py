@@ -84,6 +84,10 @@ def _connect(address: str) -> Any:
     return client
 
 
+def _unreachable(address: str, error: Exception) -> OptionError:
+    return OptionError(f"no Ray cluster answers at {address}: {error}. {TOKEN_ADVICE}")
+
+
 class RayExecutor(Executor):
     """A driver of a local Ray cluster, or of the one at an address."""
 
@@ -92,7 +96,7 @@ class RayExecutor(Executor):
         try:
             is_local = not address or _is_local(address)
         except (OSError, ValueError) as error:
-            raise OptionError(f"no Ray cluster answers at {address}: {error}. {TOKEN_ADVICE}") from None
+            raise _unreachable(address, error) from None
         with _loopback_only() if is_local else nullcontext():
             with needs_extra("ray", "sweeps on Ray"):
                 import ray
@@ -124,7 +128,7 @@ class RayExecutor(Executor):
             try:
                 self.ray.init(address=address, **common)
             except (OSError, ValueError, RuntimeError, self.ray.exceptions.RayError) as error:
-                raise OptionError(f"no Ray cluster answers at {address}: {error}. {TOKEN_ADVICE}") from None
+                raise _unreachable(address, error) from None
             return
         own_address = self.ray.util.get_node_ip_address()
         if own_address != LOOPBACK:
@@ -180,11 +184,11 @@ def _is_local(address: str) -> bool:
 @contextmanager
 def _loopback_only() -> Iterator[None]:
     """A context in which Ray, if it is imported and started there, uses 127.0.0.1 only."""
-    before = os.environ.get(CLUSTER_VARIABLE)
+    old_value = os.environ.get(CLUSTER_VARIABLE)
     os.environ[CLUSTER_VARIABLE] = "0"
     try:
         yield
     finally:
         os.environ.pop(CLUSTER_VARIABLE)
-        if before is not None:
-            os.environ[CLUSTER_VARIABLE] = before
+        if old_value is not None:
+            os.environ[CLUSTER_VARIABLE] = old_value

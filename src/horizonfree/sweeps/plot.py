@@ -21,23 +21,23 @@ def plot_sweep(
     lines: dict[str, dict[float, list[float]]] = {}
     last = sweep.spec.checkpoints[-1]
     xs = _positions(sweep, x)
-    for name, who, k, value in zip(
+    for name, explorer, k, value in zip(
         rows["problem"], rows["explorer"], rows["episodes"], rows[measure], strict=True
     ):
         if x != "episodes" and k != last:
             continue
-        position = int(k) if x == "episodes" else xs[name, who]
+        position = int(k) if x == "episodes" else xs[name, explorer]
         if position is None:
             continue
-        label = _line_label(sweep, name, who, x, is_several=problem is None)
+        label = _line_label(sweep, name, explorer, x, is_several=problem is None)
         lines.setdefault(label, {}).setdefault(position, []).append(float(value))
     if not lines:
         raise OptionError(
             f"no setting of this sweep has a number {x!r}; vary it, as in vary = {{ {x} = [10, 20] }}"
         )
     draw_bands(ax, lines, {})
-    when = "" if x == "episodes" else f", after {last:,} episodes"
-    ax.set(title=f"{CURVE_TITLES.get(measure, measure)}{when}", xlabel=x, ylabel=measure)
+    suffix = "" if x == "episodes" else f", after {last:,} episodes"
+    ax.set(title=f"{CURVE_TITLES.get(measure, measure)}{suffix}", xlabel=x, ylabel=measure)
     if len(lines) > 1:
         ax.legend(fontsize=8, frameon=False)
     return ax
@@ -49,19 +49,19 @@ def _positions(sweep: Any, x: str) -> dict[tuple[str, str], float | None]:
     for name, table in sweep.spec.problems.items():
         spec = problems().get(table["name"])
         defaults = {} if spec is None else {p.name: p.default for p in spec.parameters}
-        for who, options in sweep.spec.explorers.items():
+        for explorer, options in sweep.spec.explorers.items():
             value = ({**defaults, **table, **options}).get(x)
             is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            result[name, who] = value if is_number else None
+            result[name, explorer] = value if is_number else None
     return result
 
 
-def _line_label(sweep: Any, name: str, who: str, x: str, *, is_several: bool) -> str:
+def _line_label(sweep: Any, name: str, explorer_name: str, x: str, *, is_several: bool) -> str:
     """The label of a setting without the number that is on the axis."""
 
-    def without(text: str) -> str:
+    def without_value(text: str) -> str:
         return " ".join(part for part in text.split() if not part.startswith(f"{x}="))
 
-    explorer = setting_label(without(who), sweep.spec.explorers[who])
-    several = {without(label) for label in sweep.spec.problems}
-    return f"{without(name)}, {explorer}" if is_several and len(several) > 1 else explorer
+    explorer = setting_label(without_value(explorer_name), sweep.spec.explorers[explorer_name])
+    bases = {without_value(label) for label in sweep.spec.problems}
+    return f"{without_value(name)}, {explorer}" if is_several and len(bases) > 1 else explorer

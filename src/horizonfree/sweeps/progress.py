@@ -234,10 +234,10 @@ def _trial_costs(examples: dict[Setting, Task]) -> dict[Setting, Cost]:
 def _trial_cost(executor: LocalExecutor, task: Task) -> Cost:
     """Two trials without measures and two with them; the first of each compiles."""
     k = min(TRIAL_EPISODES, task["episodes"])
-    measured = task | {"seeds": task["seeds"][:1], "episodes": k, "checkpoints": [k]}
-    plain = measured | {"measure": [], "records": []}
+    one_seed = task | {"seeds": task["seeds"][:1], "episodes": k, "checkpoints": [k]}
+    without_measures = one_seed | {"measure": [], "records": []}
     first, second, first_measured, second_measured = (
-        _run(executor, x) for x in (plain, plain, measured, measured)
+        _run(executor, x) for x in (without_measures, without_measures, one_seed, one_seed)
     )
     checkpoint = max(0.0, second_measured["seconds"] - second["seconds"])
     compilation = (

@@ -151,8 +151,8 @@ def build_sweep(path: Path, spec: Spec, lines: Mapping[str, Line]) -> Sweep:
         if line is None:
             missing += 1
         elif "error" in line:
-            where = f"{task['problem']}, {task['explorer']}, seeds {_seed_range(task['seeds'])}"
-            failed[where] = str(line["error"])
+            task_text = f"{task['problem']}, {task['explorer']}, seeds {_seed_range(task['seeds'])}"
+            failed[task_text] = str(line["error"])
         else:
             try:
                 parts.append(line_arrays(line, names))
@@ -168,8 +168,8 @@ def build_sweep(path: Path, spec: Spec, lines: Mapping[str, Line]) -> Sweep:
         for i, name in enumerate(TASK_COLUMNS)
     }
     empty = {name: np.zeros(0, np.int64 if name in INTEGER_COLUMNS else float) for name in names}
-    own = {name: np.concatenate([empty[name], *(part[name] for part in parts)]) for name in names}
-    columns = {"problem": shared["problem"], "explorer": shared["explorer"], **own, **shared}
+    joined = {name: np.concatenate([empty[name], *(part[name] for part in parts)]) for name in names}
+    columns = {"problem": shared["problem"], "explorer": shared["explorer"], **joined, **shared}
     return Sweep(path, spec, columns, failed, missing)
 
 
@@ -296,32 +296,32 @@ def median_curve(setting: Sweep, measure: str) -> Curve | None:
     values = values[~np.isnan(values).any(axis=1)]
     if not len(values):
         return None
-    drawn = bootstrap_medians(values)
-    low, high = np.percentile(drawn, [TAIL_PERCENT, 100 - TAIL_PERCENT], axis=0)
+    resampled = bootstrap_medians(values)
+    low, high = np.percentile(resampled, [TAIL_PERCENT, 100 - TAIL_PERCENT], axis=0)
     median = np.median(values, axis=0)
-    return Curve(episodes, median, low, high, len(values), log_log_slope(episodes, median, drawn))
+    return Curve(episodes, median, low, high, len(values), log_log_slope(episodes, median, resampled))
 
 
 def bootstrap_medians(values: Float[np.ndarray, "S C"]) -> Float[np.ndarray, "R C"]:
     """Medians of seeds drawn with replacement, with a fixed random seed."""
     S, C = values.shape
-    rng, parts, left = np.random.default_rng(0), [], RESAMPLES
-    while left:
-        count = max(1, min(left, MAX_DRAWS // (S * C)))
+    rng, parts, num_left = np.random.default_rng(0), [], RESAMPLES
+    while num_left:
+        count = max(1, min(num_left, MAX_DRAWS // (S * C)))
         parts.append(np.median(values[rng.integers(S, size=(count, S))], axis=1))
-        left -= count
+        num_left -= count
     return np.concatenate(parts)
 
 
 def log_log_slope(
-    sizes: Real[np.ndarray, " C"], median: Float[np.ndarray, " C"], drawn: Float[np.ndarray, "R C"]
+    sizes: Real[np.ndarray, " C"], median: Float[np.ndarray, " C"], resampled: Float[np.ndarray, "R C"]
 ) -> Interval:
     """The slope of log(median) against log(sizes)."""
     if len(sizes) < 2 or not (median > 0).all():
         return Interval(np.nan, np.nan, np.nan)
     x = np.log(sizes) - np.log(sizes).mean()
     with np.errstate(divide="ignore"):
-        slopes = np.log(np.vstack([median, drawn])) @ x / (x @ x)
+        slopes = np.log(np.vstack([median, resampled])) @ x / (x @ x)
     usable = slopes[1:][np.isfinite(slopes[1:])]
     low, high = np.percentile(usable, [TAIL_PERCENT, 100 - TAIL_PERCENT]) if len(usable) else (np.nan, np.nan)
     return Interval(float(slopes[0]), float(low), float(high))

@@ -212,7 +212,7 @@ def _expand_tables(tables: Mapping[str, Any], section: str, keys: Mapping[str, t
 def _table_of(explorer: Explorer) -> Table:
     """The table of an explorer that is given as an object: its name and options."""
     name, options = describe(explorer)
-    plain, arrays = stored_options(name, options)
+    scalars, arrays = stored_options(name, options)
     if arrays:
         raise OptionError(
             f"option {next(iter(arrays))} of explorer {name} is an array, which the file of a sweep cannot hold; leave "
@@ -223,7 +223,7 @@ def _table_of(explorer: Explorer) -> Table:
             f"explorer {name} is defined in a script or notebook, which the workers of a sweep do not import; put the "
             "class into a module"
         )
-    return {"name": name, **{key: x for key, x in plain.items() if x is not None}}
+    return {"name": name, **{key: x for key, x in scalars.items() if x is not None}}
 
 
 def _episodes_and_checkpoints(entries: Mapping[str, Any]) -> Table:
@@ -236,11 +236,11 @@ def _episodes_and_checkpoints(entries: Mapping[str, Any]) -> Table:
         return {"episodes": episodes, "checkpoints": default_checkpoints(episodes)}
     is_list = isinstance(checkpoints, (list, tuple)) and len(checkpoints) > 0
     require(is_list, "checkpoints", checkpoints, "a list of numbers of episodes")
-    ordered = sorted({check_count(k, "a checkpoint") for k in checkpoints})
-    episodes = check_count(entries.get("episodes", ordered[-1]), "episodes")
-    if ordered[-1] > episodes:
-        raise OptionError(f"checkpoint {ordered[-1]} lies beyond the {episodes} episodes")
-    return {"episodes": episodes, "checkpoints": ordered}
+    sorted_checkpoints = sorted({check_count(k, "a checkpoint") for k in checkpoints})
+    episodes = check_count(entries.get("episodes", sorted_checkpoints[-1]), "episodes")
+    if sorted_checkpoints[-1] > episodes:
+        raise OptionError(f"checkpoint {sorted_checkpoints[-1]} lies beyond the {episodes} episodes")
+    return {"episodes": episodes, "checkpoints": sorted_checkpoints}
 
 
 def _check_seeds(seeds: Any) -> list[int]:

@@ -113,15 +113,15 @@ def start_executor(on: Any, workers: Any, log: Path) -> Executor:
 def _write_settings(path: Path, spec: Spec, tasks: dict[str, Task], writer: RowWriter) -> None:
     """Write the specification; raise if the folder has tasks that are not in this sweep."""
     if (path / SETTINGS_FILE).exists():
-        before = read_spec(path)
-        if before == spec:
+        stored_spec = read_spec(path)
+        if stored_spec == spec:
             return
-        lost = set(writer.lines) - set(tasks)
-        if lost:
-            changed = [x for x, value in before.to_dict().items() if spec.to_dict()[x] != value]
+        missing = set(writer.lines) - set(tasks)
+        if missing:
+            differing = [x for x, value in stored_spec.to_dict().items() if spec.to_dict()[x] != value]
             raise RunError(
-                f"{path} is a sweep with other {', '.join(changed)}, and {len(lost)} of its {len(writer.lines)} tasks "
-                "would be lost; choose another folder, or only add to the sweep"
+                f"{path} is a sweep with other {', '.join(differing)}, and {len(missing)} of its "
+                f"{len(writer.lines)} tasks would be lost; choose another folder, or only add to the sweep"
             )
     files.write_json(path / SETTINGS_FILE, {"format": FORMAT, "spec": spec.to_dict()})
 

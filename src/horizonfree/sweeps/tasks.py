@@ -116,23 +116,23 @@ def check_spec(spec: Spec) -> None:
         arguments = {"budget": spec.episodes, "delta": spec.delta, "reward": reward}
         for label, explorer in spec.explorers.items():
             with error_context(f"explorers.{label} on problems.{problem_label}"):
-                seen, _ = explorer_view(problem, explorer)
+                view, _ = explorer_view(problem, explorer)
                 name = current_name(explorer["name"])
-                settings.append((seen, build_explorer(name, seen, explorer_options(explorer), arguments)))
+                settings.append((view, build_explorer(name, view, explorer_options(explorer), arguments)))
     check_records(spec.records, settings)
 
 
 def check_records(names: Iterable[str], settings: Iterable[tuple[Problem, Explorer]]) -> None:
     """Raise for a name that no setting records. A name that only some settings record is nan in other rows."""
-    missing, known = set(names), set[str]()
+    missing, records_known = set(names), set[str]()
     for problem, explorer in settings:
         if not missing:
             return
-        known |= record_names(problem, explorer)
-        missing -= known
+        records_known |= record_names(problem, explorer)
+        missing -= records_known
     for name in sorted(missing):
         raise UnknownNameError(
-            f"records: no explorer of this sweep reports {name!r}; {suggestion(name, known)}"
+            f"records: no explorer of this sweep reports {name!r}; {suggestion(name, records_known)}"
         )
 
 
@@ -141,8 +141,10 @@ def record_names(problem: Problem, explorer: Explorer) -> set[str]:
     """The names in the records of an exploration, from tracing one episode, or playing it in plain Python."""
     model, truth, kernel = to_device((problem.model, problem.truth, problem.kernel()))
     if isinstance(explorer, PythonExplorer):
-        begin = python_progress(explorer, problem.model, model.init_evidence(ladder()))
-        return set(simulate_python(explorer, problem.model, Sampler.of(kernel), jax.random.key(0), begin)[1])
+        first_progress = python_progress(explorer, problem.model, model.init_evidence(ladder()))
+        return set(
+            simulate_python(explorer, problem.model, Sampler.of(kernel), jax.random.key(0), first_progress)[1]
+        )
 
     def episode() -> dict[str, jax.Array]:
         progress = init_progress(explorer, model, model.init_evidence(ladder()))
@@ -196,7 +198,7 @@ def build_reward(problem: Problem, table: Mapping[str, Any]) -> Any:
 
 def run_task(task: Task) -> dict[str, Any]:
     """The rows of a task as columns, one row per seed and checkpoint, with time, device and versions."""
-    began = time.perf_counter()
+    start = time.perf_counter()
     batch = _explore(task)
     S, C = len(task["seeds"]), len(task["checkpoints"])
     columns = {"seed": np.repeat(task["seeds"], C), "episodes": np.tile(task["checkpoints"], S)}
@@ -207,7 +209,7 @@ def run_task(task: Task) -> dict[str, Any]:
         columns[name] = np.full(S * C, np.nan) if record is None else record[:, last].astype(float).ravel()
     return {
         "rows": {name: x.tolist() for name, x in columns.items()},
-        "seconds": round(time.perf_counter() - began, 4),
+        "seconds": round(time.perf_counter() - start, 4),
         "device": jax.devices()[0].device_kind,
         "versions": versions(),
     }

@@ -56,8 +56,8 @@ class Report:
     def raise_for_violations(self) -> None:
         """Raise an AssertionError that lists the violations, if there are any."""
         if self.violations:
-            listed = "\n".join(f"- {sentence}" for sentence in self.violations[:20])
-            raise AssertionError(f"{len(self.violations)} false certificates:\n{listed}")
+            sentences = "\n".join(f"- {sentence}" for sentence in self.violations[:20])
+            raise AssertionError(f"{len(self.violations)} false certificates:\n{sentences}")
 
 
 @dataclass
@@ -90,21 +90,23 @@ class Audit:
         if not len(true):
             return
         self.statements += len(true)
-        most = float(true.max())
+        largest = float(true.max())
         if MIN_SHARE * size < bound < VACUOUS_SHARE * size:
-            self.worst_ratio = max(self.worst_ratio, most / bound)
-        if not most <= bound + TOLERANCE * size:
-            self.violations.append(f"{what}: at most {bound:.9g} was reported, the true value is {most:.9g}")
+            self.worst_ratio = max(self.worst_ratio, largest / bound)
+        if not largest <= bound + TOLERANCE * size:
+            self.violations.append(
+                f"{what}: at most {bound:.9g} was reported, the true value is {largest:.9g}"
+            )
 
     def plan(self, what: str, plan: Any, kernels: Kernels, task: Task) -> None:
         """The gap, the interval of the value and the summary of a Plan."""
-        own = policy_values(kernels, task, plan.policy)
-        loss = optimal_values(kernels, task) - own
+        values = policy_values(kernels, task, plan.policy)
+        loss = optimal_values(kernels, task) - values
         self.at_most(f"{what}: gap", loss, plan.gap, task.size)
         if plan.certificate.is_rejected:
             return
-        self.at_most(f"{what}: value_high", own - plan.value_high, 0.0, task.size)
-        self.at_most(f"{what}: value_low", plan.value_low - own, 0.0, task.size)
+        self.at_most(f"{what}: value_high", values - plan.value_high, 0.0, task.size)
+        self.at_most(f"{what}: value_low", plan.value_low - values, 0.0, task.size)
         self.summary(f"{what}: summary", loss, plan.certificate.summary(), task.size)
 
     def summary(self, what: str, loss: Any, summary: str, size: float = 1.0) -> None:
@@ -113,11 +115,11 @@ class Audit:
         if result is not None:
             self.at_most(f"{what} ({summary[:60]})", loss, float(result[1]), size)
 
-    def comparison(self, what: str, found: Any, kernels: Kernels, task: Task, a: Any, b: Any) -> None:
+    def comparison(self, what: str, comparison: Any, kernels: Kernels, task: Task, a: Any, b: Any) -> None:
         """The interval of a Comparison of policies a and b."""
         true = policy_values(kernels, task, a) - policy_values(kernels, task, b)
-        self.at_most(f"{what}: high", true - found.high, 0.0, task.size)
-        self.at_most(f"{what}: low", found.low - true, 0.0, task.size)
+        self.at_most(f"{what}: high", true - comparison.high, 0.0, task.size)
+        self.at_most(f"{what}: low", comparison.low - true, 0.0, task.size)
 
 
 @x64
@@ -195,8 +197,8 @@ def boundary_parameters(
     result = to_boundary(lambda x: inside(run, x, delta), truth, targets)
     mixed = rng.dirichlet(np.ones(len(result)), max(1, count // 4)) if len(result) else np.zeros((0, 0))
     inner = np.tensordot(mixed, result, 1)
-    every = np.concatenate([truth[None], result, inner])
-    return np.asarray(every[inside(run, every, delta)])
+    all_points = np.concatenate([truth[None], result, inner])
+    return np.asarray(all_points[inside(run, all_points, delta)])
 
 
 def random_reward(problem: Problem, rng: np.random.Generator) -> Float[np.ndarray, "H S A"]:
@@ -243,8 +245,10 @@ def check_certificates(
             for level in delta:
                 result = boundary_parameters(run, level, directions, rng, inside)
                 if parameters is not None:
-                    more = np.array([np.asarray(x, float) for x in parameters(run, level, rng)])
-                    result = np.concatenate([result, more[inside(run, more, level)]]) if len(more) else result
+                    extra = np.array([np.asarray(x, float) for x in parameters(run, level, rng)])
+                    result = (
+                        np.concatenate([result, extra[inside(run, extra, level)]]) if len(extra) else result
+                    )
                 if len(result):
                     kernels = dense_kernels(problem.model, result)
                     check_run(audit, run, kernels, level, rng, rewards)

@@ -26,8 +26,8 @@ class ConformanceReport:
     def raise_for_failures(self) -> None:
         """Raise an AssertionError that lists the failed checks, if there are any."""
         if self.failed:
-            listed = "\n".join(f"- {name}: {reason}" for name, reason in self.failed.items())
-            raise AssertionError(f"{self.subject} fails {len(self.failed)} checks:\n{listed}")
+            sentences = "\n".join(f"- {name}: {reason}" for name, reason in self.failed.items())
+            raise AssertionError(f"{self.subject} fails {len(self.failed)} checks:\n{sentences}")
 
 
 def run_checks(
@@ -67,8 +67,8 @@ def first_difference(x: Any, y: Any, *, shapes_only: bool = False) -> str | None
     leaves, structures = zip(*(jax.tree_util.tree_flatten_with_path(tree) for tree in (x, y)), strict=True)
     if structures[0] != structures[1]:
         return " has other fields"
-    for (where, u), (_, v) in zip(*leaves, strict=True):
-        name = jax.tree_util.keystr(where)
+    for (path, u), (_, v) in zip(*leaves, strict=True):
+        name = jax.tree_util.keystr(path)
         if (np.shape(u), u.dtype) != (np.shape(v), v.dtype):
             return f"{name} is {u.dtype}{list(np.shape(u))} and {v.dtype}{list(np.shape(v))}"
         if not shapes_only and not np.array_equal(u, v, equal_nan=u.dtype.kind == "f"):

@@ -88,22 +88,22 @@ def check_explorer(
     >>> len(hf.testing.check_explorer(Uniform).passed)
     10
     """
-    built = _built(explorer)
-    problems = default_problems(built) if problem is None else [problem]
+    instance = _build(explorer)
+    problems = default_problems(instance) if problem is None else [problem]
     main = problems[0]
     checks = {
-        "interface": partial(_check_interface, built),
-        "options": partial(_check_options, built, main),
-        "runs": partial(_check_runs, built, problems),
-        "plans": partial(_check_plans, built, main),
-        "same seed, same bits": partial(_check_repeats, built, main),
-        "resume to the bit": partial(_check_resume, built, main),
-        "batches": partial(_check_batch, built, main),
-        "no peeking at the truth": partial(_check_blind, built, main),
-        "certificates": partial(_check_certificates, built, main),
-        "own claim": partial(_check_claim, built, main),
+        "interface": partial(_check_interface, instance),
+        "options": partial(_check_options, instance, main),
+        "runs": partial(_check_runs, instance, problems),
+        "plans": partial(_check_plans, instance, main),
+        "same seed, same bits": partial(_check_repeats, instance, main),
+        "resume to the bit": partial(_check_resume, instance, main),
+        "batches": partial(_check_batch, instance, main),
+        "no peeking at the truth": partial(_check_blind, instance, main),
+        "certificates": partial(_check_certificates, instance, main),
+        "own claim": partial(_check_claim, instance, main),
     }
-    return run_checks(f"explorer {describe(built)[0]}", checks, only, raise_error=raise_error)
+    return run_checks(f"explorer {describe(instance)[0]}", checks, only, raise_error=raise_error)
 
 
 def default_problems(explorer: Explorer) -> list[Problem]:
@@ -135,7 +135,7 @@ def _as_learned(problem: Problem, explorer: Explorer) -> Problem:
     )
 
 
-def _built(explorer: Any) -> Explorer:
+def _build(explorer: Any) -> Explorer:
     if isinstance(explorer, type):
         try:
             explorer = explorer()
@@ -148,10 +148,10 @@ def _built(explorer: Any) -> Explorer:
     return explorer
 
 
-def _explored(
-    explorer: Explorer, problem: Problem, episodes: int = EPISODES, seed: int = SEED, **more: Any
+def _explore(
+    explorer: Explorer, problem: Problem, episodes: int = EPISODES, seed: int = SEED, **options: Any
 ) -> Run:
-    return explore(problem, explorer, episodes=episodes, seed=seed, progress=False, **more)
+    return explore(problem, explorer, episodes=episodes, seed=seed, progress=False, **options)
 
 
 # ---- The checks. ----
@@ -172,11 +172,11 @@ def _check_interface(explorer: Explorer) -> None:
 
 def _check_options(explorer: Explorer, problem: Problem) -> None:
     """A stored run finds the class by its name, and builds the same object."""
-    name, options = describe(_explored(explorer, problem, 1).explorer or explorer)
-    plain, arrays = stored_options(name, options)
-    again = make_explorer(name, **{key: x for key, x in (plain | arrays).items() if x is not None})
-    require(type(again) is type(explorer), f"{name} is another class than the one that is checked")
-    for key, x in describe(again)[1].items():
+    name, options = describe(_explore(explorer, problem, 1).explorer or explorer)
+    scalars, arrays = stored_options(name, options)
+    rebuilt = make_explorer(name, **{key: x for key, x in (scalars | arrays).items() if x is not None})
+    require(type(rebuilt) is type(explorer), f"{name} is another class than the one that is checked")
+    for key, x in describe(rebuilt)[1].items():
         require(
             np.array_equal(x, options[key]),
             f"option {key} was {options[key]!r} and is {x!r} when it is built again",
@@ -187,7 +187,7 @@ def _check_runs(explorer: Explorer, problems: Sequence[Problem]) -> None:
     for problem in problems:
         S, A, H = problem.num_states, problem.num_actions, problem.horizon
         where = f"with S = {S}, A = {A}, H = {H}"
-        run = _explored(explorer, problem)
+        run = _explore(explorer, problem)
         policy_table(run.progress.state.policy, *problem.space.sizes)
         for name, x in run.records.items():
             require(
@@ -206,7 +206,7 @@ def _check_runs(explorer: Explorer, problems: Sequence[Problem]) -> None:
 
 
 def _check_plans(explorer: Explorer, problem: Problem) -> None:
-    run = _explored(explorer, problem)
+    run = _explore(explorer, problem)
     for reward in suite(problem.space)[:4]:
         plan = run.plan(reward, model="explorer")
         require(
@@ -216,7 +216,7 @@ def _check_plans(explorer: Explorer, problem: Problem) -> None:
         policy_table(plan.policy, *problem.space.sizes)
 
 
-def _same(a: Run, b: Run, what: str) -> None:
+def _check_same(a: Run, b: Run, what: str) -> None:
     """The same records, state and evidence, to the last bit."""
     trees = {
         "record": (dict(a.records), dict(b.records)),
@@ -230,23 +230,27 @@ def _same(a: Run, b: Run, what: str) -> None:
 
 def _check_repeats(explorer: Explorer, problem: Problem) -> None:
     """Hidden state, clocks and global random numbers would show here; programs are traced again."""
-    first = _explored(explorer, problem)
-    _explored(explorer, problem, seed=SEED + 1)
+    first = _explore(explorer, problem)
+    _explore(explorer, problem, seed=SEED + 1)
     clear_caches()
-    _same(first, _explored(explorer, problem), "a second exploration with the same seed")
+    _check_same(first, _explore(explorer, problem), "a second exploration with the same seed")
 
 
 def _check_resume(explorer: Explorer, problem: Problem) -> None:
-    whole = _explored(explorer, problem)
-    half = _explored(explorer, problem, 2, budget=None)
-    if describe(half.explorer or explorer) == describe(whole.explorer or explorer):
-        _same(whole, half.resume(episodes=EPISODES - 2, progress=False), "2 episodes and 4 more instead of 6")
+    uninterrupted = _explore(explorer, problem)
+    half = _explore(explorer, problem, 2, budget=None)
+    if describe(half.explorer or explorer) == describe(uninterrupted.explorer or explorer):
+        _check_same(
+            uninterrupted,
+            half.resume(episodes=EPISODES - 2, progress=False),
+            "2 episodes and 4 more instead of 6",
+        )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "run")
-        stopped = whole.explorer or explorer
+        stopped = uninterrupted.explorer or explorer
         explore(problem, stopped, episodes=3, seed=SEED, progress=False, out=path)
-        _same(
-            whole,
+        _check_same(
+            uninterrupted,
             load(path).resume(episodes=EPISODES - 3, progress=False),
             "3 episodes, a stored run, and 3 more",
         )
@@ -255,12 +259,12 @@ def _check_resume(explorer: Explorer, problem: Problem) -> None:
 def _check_batch(explorer: Explorer, problem: Problem) -> None:
     batch = explore_many(problem, explorer, episodes=EPISODES, seeds=[SEED, SEED + 1], progress=False)
     for i, member in enumerate(batch):
-        alone = _explored(explorer, problem, seed=SEED + i)
+        single = _explore(explorer, problem, seed=SEED + i)
         require(
-            np.array_equal(member.visits, alone.visits),
+            np.array_equal(member.visits, single.visits),
             f"member {i} of a batch visits other states than the run with seed {SEED + i}",
         )
-        for name, x in alone.records.items():
+        for name, x in single.records.items():
             is_close = np.allclose(x, member.records[name], rtol=1e-8, atol=1e-9)
             require(
                 is_close,
@@ -272,19 +276,19 @@ def _check_blind(explorer: Explorer, problem: Problem) -> None:
     """Options hold no truth, a real environment is explored alike whatever the truth of `known=`, and recorded
     episodes lead to the same policies where no truth is in sight."""
     _check_options_hold_no_truth(explorer, problem)
-    others = valid_vertices(problem.model, 4, np.random.default_rng(2))
-    distances = [np.abs(x - problem.truth).max() for x in others]
+    vertices = valid_vertices(problem.model, 4, np.random.default_rng(2))
+    distances = [np.abs(x - problem.truth).max() for x in vertices]
     if distances:
-        other = problem._replace(truth=others[int(np.argmax(distances))], recipe=None)
+        other = problem._replace(truth=vertices[int(np.argmax(distances))], recipe=None)
         env = problem.to_gymnasium()
         clear_caches()
-        known = explore(env, explorer, known=problem, episodes=EPISODES, seed=SEED, progress=False)
+        live_run = explore(env, explorer, known=problem, episodes=EPISODES, seed=SEED, progress=False)
         clear_caches()
         unknown = explore(env, explorer, known=other, episodes=EPISODES, seed=SEED, progress=False)
-        _same(known, unknown, "the same environment, with another truth in known=")
+        _check_same(live_run, unknown, "the same environment, with another truth in known=")
     policies, trajectories = _open_policies(explorer, problem)
-    blind = _blind_policies(explorer, problem.model, trajectories)
-    for k, (x, y) in enumerate(zip(policies, blind, strict=True)):
+    blind_policies = _blind_policies(explorer, problem.model, trajectories)
+    for k, (x, y) in enumerate(zip(policies, blind_policies, strict=True)):
         require(
             np.array_equal(x, y),
             f"the policy of episode {k + 1} is another one when the truth is out of sight",
@@ -310,7 +314,7 @@ def _check_options_hold_no_truth(explorer: Explorer, problem: Problem) -> None:
             require(not is_truth, f"option {field.name} holds the true transition probabilities")
 
 
-def _begin(explorer: Explorer, model: Model) -> tuple[Any, Progress]:
+def _init(explorer: Explorer, model: Model) -> tuple[Any, Progress]:
     """The model as the explorer gets it, and the progress before the first episode."""
     evidence = to_device(model).init_evidence(ladder(None, model.burn_in), has_history=True)
     if isinstance(explorer, PythonExplorer):
@@ -327,7 +331,7 @@ def _choose(explorer: Explorer, model: Any, key: Any, progress: Progress) -> Pro
 def _open_policies(explorer: Explorer, problem: Problem) -> tuple[list[np.ndarray], list[Trajectory]]:
     """The policies and episodes of a simulation, where the truth is in the frames above the explorer."""
     truth, key = to_device(problem.truth), jax.random.key(SEED)
-    model, progress = _begin(_with_budget(explorer), problem.model)
+    model, progress = _init(_with_budget(explorer), problem.model)
     sampler, policies, trajectories = Sampler.of(to_device(problem.kernel())), [], []
     for _ in range(EPISODES):
         progress = _choose(_with_budget(explorer), model, key, progress)
@@ -364,7 +368,7 @@ def _replay(
     errors: list[BaseException],
 ) -> None:
     try:
-        own_model, progress = _begin(explorer, model)
+        own_model, progress = _init(explorer, model)
         for trajectory in trajectories:
             progress = _choose(explorer, own_model, jax.random.key(SEED), progress)
             results.append(np.asarray(progress.state.policy))
@@ -381,8 +385,8 @@ def _with_budget(explorer: Explorer) -> Explorer:
     if getattr(explorer, "budget", 0) is not None:
         return explorer
     options: Any = explorer
-    built: Explorer = dataclasses.replace(options, budget=EPISODES)
-    return built
+    instance: Explorer = dataclasses.replace(options, budget=EPISODES)
+    return instance
 
 
 def _check_certificates(explorer: Explorer, problem: Problem) -> None:
@@ -390,7 +394,7 @@ def _check_certificates(explorer: Explorer, problem: Problem) -> None:
     audit, rng = Audit(), np.random.default_rng(3)
     model: Any = problem.model
     for episodes in (1, 20):
-        run = _explored(explorer, problem, episodes)
+        run = _explore(explorer, problem, episodes)
         for delta in (0.5, 0.05):
             if isinstance(model, LinearModel):  # membership of a point is only a necessary condition
                 parameters = np.asarray(problem.truth)[None]
@@ -406,7 +410,7 @@ def _check_certificates(explorer: Explorer, problem: Problem) -> None:
 
 def _check_claim(explorer: Explorer, problem: Problem) -> None:
     """The loss of its own plans exceeds its claim in no more runs than the claim says."""
-    first = _explored(explorer, problem)
+    first = _explore(explorer, problem)
     claim = explorer_claim(first, 0.05)
     if claim is None:
         return
@@ -415,12 +419,12 @@ def _check_claim(explorer: Explorer, problem: Problem) -> None:
     rng, violated = np.random.default_rng(4), 0
     rewards = [*suite(problem.space), *(random_reward(problem, rng) for _ in range(4))]
     for seed in range(CLAIM_RUNS):
-        run = _explored(explorer, problem, CLAIM_EPISODES, seed)
-        own = explorer_claim(run, 0.05)
-        require(own is not None, "claim is None in some runs and not in others")
-        assert own is not None
+        run = _explore(explorer, problem, CLAIM_EPISODES, seed)
+        claimed_certificate = explorer_claim(run, 0.05)
+        require(claimed_certificate is not None, "claim is None in some runs and not in others")
+        assert claimed_certificate is not None
         losses = (true_gap(problem, r, run.plan(r, model="explorer").policy) for r in rewards)
-        violated += max(losses) > own.eps + LOSS_TOLERANCE
+        violated += max(losses) > claimed_certificate.eps + LOSS_TOLERANCE
     from scipy.stats import binom
 
     chance = float(binom.sf(violated - 1, CLAIM_RUNS, claim.delta))

@@ -102,9 +102,10 @@ def _check_interface(problem: Problem) -> None:
         isinstance(model, kind.learns), f"the default explorer {model.explorer!r} does not learn this class"
     )
     require(issubclass(model.evidence_type, Evidence), "evidence_type is no subclass of Evidence")
-    words = model.describe()
+    description = model.describe()
     require(
-        isinstance(words, Description) and all(words), f"describe gives {words!r}; every part needs a text"
+        isinstance(description, Description) and all(description),
+        f"describe gives {description!r}; every part needs a text",
     )
     require(
         0 <= model.rounding() <= MAX_ROUNDING,
@@ -135,15 +136,15 @@ def _check_evidence(problem: Problem) -> None:
     )
     evidence = from_episodes(problem, episodes).evidence
     require(int(evidence.episodes) == 5, f"evidence.episodes is {int(evidence.episodes)} after 5 episodes")
-    counted = np.zeros((S, A), int)
-    np.add.at(counted, (np.asarray(episodes.s)[:, :-1].ravel(), np.asarray(episodes.a).ravel()), 1)
-    require(np.array_equal(evidence.visits, counted), "evidence.visits are not the visits of the episodes")
+    counts = np.zeros((S, A), int)
+    np.add.at(counts, (np.asarray(episodes.s)[:, :-1].ravel(), np.asarray(episodes.a).ravel()), 1)
+    require(np.array_equal(evidence.visits, counts), "evidence.visits are not the visits of the episodes")
     require(int(evidence.impossible) == 0, "evidence.impossible counts transitions of the true kernel")
     device = to_device(model)
     first = jax.eval_shape(lambda: device.init_evidence(ladder()))
-    one = jax.tree.map(lambda x: x[0], to_device(episodes))
-    later = jax.eval_shape(lambda: device.update(device.init_evidence(ladder()), one))
-    difference = first_difference(first, later, shapes_only=True)
+    one_episode = jax.tree.map(lambda x: x[0], to_device(episodes))
+    shapes = jax.eval_shape(lambda: device.update(device.init_evidence(ladder()), one_episode))
+    difference = first_difference(first, shapes, shapes_only=True)
     require(difference is None, f"update changes evidence{difference}")
 
 
@@ -163,7 +164,7 @@ def to_numpy_kernel(kernel: Kernel) -> Kernel:
 
 
 def _check_confidence(problem: Problem) -> None:
-    run, before = _run(problem), np.inf
+    run, previous = _run(problem), np.inf
     for delta in (0.01, 0.1, 0.5):
         confidence = problem.model.confidence(run.evidence, delta)
         require(isinstance(confidence, Confidence), f"confidence gives a {type(confidence).__name__}")
@@ -175,10 +176,10 @@ def _check_confidence(problem: Problem) -> None:
         eps = float(confidence.eps)
         require(eps >= 0, f"confidence.eps is {eps}")
         require(
-            eps <= before * (1 + TOLERANCE) + TOLERANCE,
-            f"eps is {eps:.6g} at delta = {delta}, but {before:.6g} at a smaller delta",
+            eps <= previous * (1 + TOLERANCE) + TOLERANCE,
+            f"eps is {eps:.6g} at delta = {delta}, but {previous:.6g} at a smaller delta",
         )
-        before = eps
+        previous = eps
 
 
 def _check_bounds(problem: Problem) -> None:
@@ -228,14 +229,14 @@ def _check_store(problem: Problem) -> None:
     run = _run(problem)
     with tempfile.TemporaryDirectory() as folder:
         run.save(Path(folder, "run"))
-        again = load(Path(folder, "run"))
-        require(type(again.problem.model) is type(problem.model), "a loaded run has another model class")
-        require(again.certificate().eps == run.certificate().eps, "a loaded run has another certificate")
+        loaded = load(Path(folder, "run"))
+        require(type(loaded.problem.model) is type(problem.model), "a loaded run has another model class")
+        require(loaded.certificate().eps == run.certificate().eps, "a loaded run has another certificate")
         reward = goal(problem, problem.num_states - 1)
-        require(again.plan(reward).gap == run.plan(reward).gap, "a loaded run has other plans")
-        again = again.resume(episodes=3, progress=False)
-    whole: Any = _run(problem, EPISODES + 3).evidence
-    difference = first_difference(again.evidence, whole)
+        require(loaded.plan(reward).gap == run.plan(reward).gap, "a loaded run has other plans")
+        loaded = loaded.resume(episodes=3, progress=False)
+    uninterrupted: Any = _run(problem, EPISODES + 3).evidence
+    difference = first_difference(loaded.evidence, uninterrupted)
     require(difference is None, f"after a stored run was resumed: evidence{difference}")
 
 
@@ -250,12 +251,12 @@ def _check_batch(problem: Problem) -> None:
         progress=False,
     )
     for i, member in enumerate(batch):
-        alone = _run(problem, seed=SEED + i)
+        single = _run(problem, seed=SEED + i)
         require(
-            np.array_equal(member.visits, alone.visits),
+            np.array_equal(member.visits, single.visits),
             f"member {i} of a batch visits other states than its run",
         )
-        eps = alone.certificate(method="uniform").eps
+        eps = single.certificate(method="uniform").eps
         require(
             abs(batch.curves["eps"][i, 0] - eps) <= 1e-8,
             f"member {i} of a batch has eps {batch.curves['eps'][i, 0]}, its run {eps}",
@@ -266,11 +267,11 @@ def _check_certificates(problem: Problem, inside: Inside) -> None:
     """Certificates, and plans from another start and for transition rewards, which may be refused."""
     check_certificates(problem, episodes=(1, 20), seeds=(0,), inside=inside, directions=12)
     run, (H, S, A) = _run(problem), problem.space.sizes
-    paid = np.random.default_rng(0).uniform(size=(S, A, S)) / (2 * H)
+    payments = np.random.default_rng(0).uniform(size=(S, A, S)) / (2 * H)
     questions: dict[str, dict[str, Any]] = {
         "start=": {"start": S - 1},
         "horizon=": {"horizon": 2},
-        "transition=": {"transition": paid},
+        "transition=": {"transition": payments},
     }
     for name, options in questions.items():
         try:

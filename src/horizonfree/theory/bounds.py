@@ -80,8 +80,8 @@ def bound_R(S_m: float, R_m: float, R_next: float, x: Symbols, *, mended: bool =
     """The bound on R_m, m < M-1; R_{M-1} <= KH."""
     di = x.d * x.iota
     root = math.sqrt(S_m + 4 * R_m + 2 * R_next + x.K * x.H * x.alpha**2)
-    once, weighed, rooted = (2, 8, 8) if mended else (4, 4, 2)
-    bound = once * di + weighed * x.beta * x.gamma**2 * di + rooted * x.beta * math.sqrt(di) * root
+    linear, weighed, rooted = (2, 8, 8) if mended else (4, 4, 2)
+    bound = linear * di + weighed * x.beta * x.gamma**2 * di + rooted * x.beta * math.sqrt(di) * root
     return min(x.K * x.H, bound)
 
 
@@ -178,13 +178,13 @@ def coefficients(
     b = beta(K, d, H, B, delta, M if split else None)
     z = zeta(K, H, float(radius.per_event(delta, M)) if split else delta)
     di = d * iota(K, d, H, B)
-    b, doubled, lost = (4 * b, 1, 2) if mended else (b, 2, 1)  # the print doubles two terms and loses a 2
+    b, factor, power = (4 * b, 1, 2) if mended else (b, 2, 1)  # the print doubles two terms and loses a 2
     A1 = (
         2752 * max(64 * b**2 * di, 2 * z)
         + 24 * z
-        + doubled * 120 * (di + b * gamma**2 * di)
+        + factor * 120 * (di + b * gamma**2 * di)
         + 120 * b * di * math.sqrt(M)
-        + 24 * math.sqrt(lost * z * M * di)
+        + 24 * math.sqrt(power * z * M * di)
         + M * di
     )
     A2 = 64 * max(8 * b * math.sqrt(di), math.sqrt(2 * z)) + 120 * b * math.sqrt(di * H * alpha**2)
@@ -346,6 +346,8 @@ def table(
 
 
 def _lower_line(eps: float, delta: float, d: int, H: int, B: float, scale: Scale) -> TableLine:
-    why = why_no_lower_bound(eps, delta, d, H, B, scale=scale)
-    meaning = "episodes any algorithm needs; the constant is ours" if why is None else f"says nothing: {why}"
+    reason = why_no_lower_bound(eps, delta, d, H, B, scale=scale)
+    meaning = (
+        "episodes any algorithm needs; the constant is ours" if reason is None else f"says nothing: {reason}"
+    )
     return TableLine("lower_bound", lower_bound(eps, delta, d, H, B, scale=scale), meaning)

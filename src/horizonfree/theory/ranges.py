@@ -71,7 +71,7 @@ def check_ranges(**values: float) -> None:
         )
         if name == "delta":
             check_probability(value, name)
-        least, most = LIMITS[name]
-        require(least <= value <= most, name, value, f"a number between {least:g} and {most:g}")
+        least, largest = LIMITS[name]
+        require(least <= value <= largest, name, value, f"a number between {least:g} and {largest:g}")
         if name in ("d", "H", "S", "A"):
             require(value == int(value), name, value, "a whole number")

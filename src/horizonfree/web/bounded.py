@@ -45,19 +45,19 @@ class Avoidance(NamedTuple):
 
 def bound_of(question: Mapping[str, Any], num_states: int) -> Bound | None:
     """Marked states and their bound from untrusted JSON; None without marks."""
-    states, most = question.get("avoid", []), question.get("bound")
+    states, limit = question.get("avoid", []), question.get("bound")
     if not isinstance(states, list):
         raise ShapeError("avoid must be a list of states")
     numbers = [check_index(s, num_states, f"avoid[{i}]") for i, s in enumerate(states)]
     if len(set(numbers)) < len(numbers):
         raise ShapeError("avoid has a state twice; give it once")
-    if most is None and not numbers:
+    if limit is None and not numbers:
         return None
-    if isinstance(most, bool) or not isinstance(most, int | float) or not 0 <= most <= 1:
+    if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 <= limit <= 1:
         raise RewardError(
-            f"bound is {short_repr(most)}; it must be a probability, 0 to 1, to be in one of the states of avoid"
+            f"bound is {short_repr(limit)}; it must be a probability, 0 to 1, to be in one of the states of avoid"
         )
-    return Bound(tuple(sorted(numbers)), float(most)) if numbers else None
+    return Bound(tuple(sorted(numbers)), float(limit)) if numbers else None
 
 
 def bound_refusal(run: Run, delta: float) -> str | None:
@@ -87,13 +87,13 @@ def plan_within(
     assert plan.memory is not None  # of the marked states, and of the reward if it is an event
     lift, events = plan.memory.lift, plan.memory.events
     last = len(events) - 1
-    paid = lift.paid(events[0], 0) if isinstance(reward, Event) else reward[:, lift.origin]
-    entered = lift.paid(events[last], last)
+    goal_payments = lift.paid(events[0], 0) if isinstance(reward, Event) else reward[:, lift.origin]
+    entry_payments = lift.paid(events[last], last)
     true_risk = None
     if problem.truth is not None:
-        chances = policy_values(lift.kernel(problem.kernel()), entered, plan.policy)[0]
+        chances = policy_values(lift.kernel(problem.kernel()), entry_payments, plan.policy)[0]
         true_risk = float(lift.space.at_start(chances))
-    V, risk = (policy_values(plan.kernel, table, plan.policy) for table in (paid, entered))
+    V, risk = (policy_values(plan.kernel, table, plan.policy) for table in (goal_payments, entry_payments))
     return plan, Avoidance(lift, 2**last * problem.num_states, V, risk, true_risk)
 
 
@@ -113,8 +113,8 @@ def draws_of(rules: Float[np.ndarray, "S A"] | Int[np.ndarray, " S"]) -> list[li
     """[state, [[action, probability], ...]] where a policy draws its action."""
     if rules.ndim == 1:
         return []
-    drawn = np.flatnonzero((rules > 0).sum(axis=-1) > 1)
-    return [[int(s), [[int(a), float(rules[s, a])] for a in np.flatnonzero(rules[s])]] for s in drawn]
+    randomised = np.flatnonzero((rules > 0).sum(axis=-1) > 1)
+    return [[int(s), [[int(a), float(rules[s, a])] for a in np.flatnonzero(rules[s])]] for s in randomised]
 
 
 def world_of(problem: Problem, plan: Plan, lift: EventLift | None) -> Kernel:

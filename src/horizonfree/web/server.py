@@ -81,8 +81,8 @@ def app_of(session: Session) -> "Starlette":
             if scope["type"] == "http":
                 try:
                     check_sender(Request(scope))
-                except RequestError as rejected:
-                    answer = error(rejected.status, str(rejected))
+                except RequestError as request_error:
+                    answer = error(request_error.status, str(request_error))
             await answer(scope, receive, send)
 
         return respond
@@ -232,9 +232,9 @@ def _protocol_with_timeouts() -> Any:
             self.loop.call_later(HEADER_SECONDS, self.close_if_idle, None)
 
         def on_response_complete(self) -> None:
-            answered = self.cycle  # before the next request
+            cycle = self.cycle  # before the next request
             super().on_response_complete()
-            self.loop.call_later(HEADER_SECONDS, self.close_if_idle, answered)
+            self.loop.call_later(HEADER_SECONDS, self.close_if_idle, cycle)
 
         def close_if_idle(self, last: Any) -> None:
             if self.cycle is last and not self.transport.is_closing():  # no request since

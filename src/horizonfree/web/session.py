@@ -130,13 +130,13 @@ class Session:
     def _certificates(self) -> dict[str, Any]:
         """The certificates for every reward and for all goals."""
         with self._lock:
-            goals, every = goals_certificate(self.run, self.delta), self.run.certificate(self.delta)
+            goals, every_reward = goals_certificate(self.run, self.delta), self.run.certificate(self.delta)
         return {
-            "eps": every.eps,
-            "summary": every.summary(),
-            "forecast": every.forecast,
-            "is_vacuous": every.is_vacuous,
-            "is_rejected": every.is_rejected,
+            "eps": every_reward.eps,
+            "summary": every_reward.summary(),
+            "forecast": every_reward.forecast,
+            "is_vacuous": every_reward.is_vacuous,
+            "is_rejected": every_reward.is_rejected,
             "goals": {
                 "name": goals_name(goal_states(self.run)),
                 "eps": goals.eps,
@@ -153,15 +153,15 @@ class Session:
         def index(name: str, size: int, default: int = 0, low: int = 0) -> int:
             return check_index(question.get(name, default), size, name, low)
 
-        after = question.get("after", False)
-        require(isinstance(after, bool), "after", after, "true or false", ShapeError)
+        is_after = question.get("after", False)
+        require(isinstance(is_after, bool), "after", is_after, "true or false", ShapeError)
         return self.answer(
             self.painting(question),
             step=index("step", problem.horizon),
             start=index("start", problem.num_states, first, min(first, 0)),
             seed=index("seed", NUM_SEEDS),
             misspecification=index("misspecification", len(self.misspecifications)),
-            after=after,
+            after=is_after,
         )
 
     def answer(
@@ -204,20 +204,20 @@ class Session:
             "is_vacuous": certificate.is_vacuous,
             "is_rejected": certificate.is_rejected,
             "misspecification": self.misspecifications[misspecification],
-            "every": self._every(misspecification),
-            "likely": self._likely(plan) if is_default_start else None,
+            "every": self._every_reward(misspecification),
+            "likely": self._credible_data(plan) if is_default_start else None,
             "loss": loss,
             "bounded": bounded,
             "episode": self.episode(plan, start, seed, avoidance).tolist(),
         }
 
-    def _likely(self, plan: Plan) -> dict[str, Any] | None:
+    def _credible_data(self, plan: Plan) -> dict[str, Any] | None:
         """Credible interval and gap of a plan; None where there is no posterior, or where it takes long."""
         with self._lock:
             result = likely(plan.credible, work=FAST_WORK)
         return None if result.refusal else result.data()
 
-    def _every(self, misspecification: int) -> dict[str, Any]:
+    def _every_reward(self, misspecification: int) -> dict[str, Any]:
         """The bound for every reward, and the smallest misspecification that the data do not refute."""
         if misspecification == 0:
             return {
@@ -247,7 +247,7 @@ class Session:
 
     def _plan(self, painting: Painting, misspecification: float) -> CachedPlan:
         if painting.bound is not None:
-            return self._within(painting, painting.bound, misspecification)
+            return self._plan_within(painting, painting.bound, misspecification)
         if painting.when == "reach":
             return self._reaching(painting, misspecification)
         problem, reward, scale = self.run.problem, self.table(painting), scale_of(painting)
@@ -266,17 +266,17 @@ class Session:
         problem, event = self.run.problem, self._event(painting)
         plan = self.run.plan(event, delta=self.delta)
         policy = np.concatenate([plan.policy, np.zeros_like(plan.policy, shape=(1, problem.num_states))])
-        found, loss = event_values(problem, event, policy, plan.kernel), None
+        values, loss = event_values(problem, event, policy, plan.kernel), None
         if problem.truth is not None:
             true = event_values(problem, event, policy, problem.kernel())
             loss = max(0.0, true.best - true.value)
-        return CachedPlan(dataclasses.replace(plan, policy=policy), found.V, loss)
+        return CachedPlan(dataclasses.replace(plan, policy=policy), values.V, loss)
 
     def _event(self, painting: Painting) -> Event:
         """Being in a painted state at least once."""
         return reach(self.run.problem, [s for s, weight in painting.weights if weight > 0])
 
-    def _within(self, painting: Painting, bound: Bound, misspecification: float) -> CachedPlan:
+    def _plan_within(self, painting: Painting, bound: Bound, misspecification: float) -> CachedPlan:
         """The plan within a bound; the best plan of the truth within it is not looked for, so no loss is known."""
         if misspecification > 0:
             raise RewardError(

@@ -11,13 +11,13 @@ from horizonfree.guarantees.certificate import MAX_NONVACUOUS
 from horizonfree.guarantees.e_processes import ladder
 from horizonfree.planning.induction import best_policy, policy_values
 from horizonfree.planning.traced import Sampler
-from tests.models.linear.worlds import tiny
+from tests.models.linear.systems import tiny
 
 DELTA, SEEDS, EPISODES, LOOKS = 0.2, 1000, 80, 4
 
 
 @x64
-def explored(model, kernel, truth):
+def explore_many(model, kernel, truth):
     """The evidence of each seed, and whether the truth was ever outside of the confidence set.
 
     Half of the seeds act at random, half take the action that was taken least.
@@ -33,12 +33,12 @@ def explored(model, kernel, truth):
             policy = jnp.broadcast_to(jnp.where(is_random, 1 / A, rare), (H, S, A))
             return model.update(evidence, sampler.episode(key, policy, model.space)), None
 
-        def look(evidence, keys):
+        def certify_look(evidence, keys):
             evidence, _ = jax.lax.scan(step, evidence, keys)
             return evidence, model.violation(evidence, truth, delta) > 0
 
         keys = jax.random.split(key, EPISODES).reshape(LOOKS, EPISODES // LOOKS)
-        evidence, is_out = jax.lax.scan(look, first, keys)
+        evidence, is_out = jax.lax.scan(certify_look, first, keys)
         return evidence, is_out.any()
 
     keys = jax.random.split(jax.random.key(3), SEEDS)
@@ -56,32 +56,32 @@ def certified():
     best = [best_policy(kernel, reward)[1][0] for reward in rewards]
     at_start = problem.space.at_start
 
-    def for_reward(found, reward, best):
-        plan, _ = best_policy(found.kernel, reward)
+    def for_reward(confidence, reward, best):
+        plan, _ = best_policy(confidence.kernel, reward)
         value = at_start(policy_values(kernel, reward, plan)[0])
-        bounds = found.bounds(reward, plan)
+        bounds = confidence.bounds(reward, plan)
         is_outside = bounds.low > value + 1e-9 or value > bounds.high + 1e-9 or bounds.is_refuted
         return at_start(best) - value, min(*bounds.gaps.values(), 1.0), is_outside
 
-    every, is_out = explored(model, kernel, np.asarray(problem.truth))
+    evidences, is_out = explore_many(model, kernel, np.asarray(problem.truth))
     results = []
     for i in range(SEEDS):
-        found = model.confidence(jax.tree.map(lambda x, i=i: x[i], every), DELTA)
-        eps = found.eps if found.eps <= MAX_NONVACUOUS and not found.is_refuted else 1.0
-        each = (for_reward(found, reward, V) for reward, V in zip(rewards, best))
-        results.append((eps, found.is_refuted, *zip(*each)))
+        confidence = model.confidence(jax.tree.map(lambda x, i=i: x[i], evidences), DELTA)
+        eps = confidence.eps if confidence.eps <= MAX_NONVACUOUS and not confidence.is_refuted else 1.0
+        per_reward = (for_reward(confidence, reward, V) for reward, V in zip(rewards, best))
+        results.append((eps, confidence.is_refuted, *zip(*per_reward)))
     return tuple(map(np.array, zip(*results))), is_out
 
 
 def test_what_is_certified_holds():
     """P(anything fails) <= delta: fails wrongly with probability <= 1e-6 (binomial), and it finds something to say."""
     (eps, is_refuted, loss, gap, is_outside), is_out = certified()
-    failed = (
+    num_failed = (
         is_out
         | is_refuted
         | (loss > gap + 1e-9).any(1)
         | is_outside.any(1)
         | (loss > eps[:, None] + 1e-9).any(1)
     )
-    assert failed.sum() <= binom.isf(1e-6, SEEDS, DELTA)
+    assert num_failed.sum() <= binom.isf(1e-6, SEEDS, DELTA)
     assert np.median(gap) < 1

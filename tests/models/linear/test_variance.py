@@ -13,7 +13,7 @@ from horizonfree import testing
 from horizonfree.models.linear import bounds
 from horizonfree.models.linear.variance import MAX_TILT, SCALES, SHARES, TILTS, leverages, metric
 from tests.adversary import sets
-from tests.models.linear.worlds import tiny
+from tests.models.linear.systems import tiny
 from tests.reference import linear as reference
 
 
@@ -97,25 +97,25 @@ def test_bounds_agree_with_the_text_line_by_line():
     is_used = []
     for episodes in (20, 3000):
         run = hf.explore(problem, "uniform", episodes=episodes, budget=3000, seed=1, rewards=rewards)
-        found = run.confidence(0.05)
+        confidence = run.confidence(0.05)
         text = reference.Fit(
             np.asarray(problem.model.phi), 0 * run.evidence.gram, run.evidence.gram, run.evidence.cross
         )
         M, counts = reference.design(text.phi), np.asarray(run.evidence.counts)
         L, L_all = math.log(4 * 2 * 4 / 0.05 / 0.1), reference.level_of_all(18, 0.025 * 0.1)
-        choose = reference.by_moments(text, counts, M, found.whole.moments.level)
+        choose = reference.by_moments(text, counts, M, confidence.whole.moments.level)
         for reward in rewards:
             policy, _ = reference.plan(text.P, reward)
-            own = found.whole
+            fit = confidence.whole
             first = bounds.values(
-                own.fit, reward, policy.astype(np.int32), own.beta, own.beta_all, own.moments
+                fit.fit, reward, policy.astype(np.int32), fit.beta, fit.beta_all, fit.moments
             )
-            wanted = reference.bounds(text, reward, policy, problem.start, L, L_all, choose)
-            got = [float(x[problem.start]) for x in (first.at.D, first.at.up, first.at.lo)]
-            np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-9)
-            without = reference.bounds(text, reward, policy, problem.start, L, L_all)
-            assert wanted[1] <= without[1] + 1e-12
-            is_used.append(wanted[1] < without[1] - 1e-4)
+            expected = reference.bounds(text, reward, policy, problem.start, L, L_all, choose)
+            actual = [float(x[problem.start]) for x in (first.at.D, first.at.up, first.at.lo)]
+            np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-9)
+            unweighted = reference.bounds(text, reward, policy, problem.start, L, L_all)
+            assert expected[1] <= unweighted[1] + 1e-12
+            is_used.append(expected[1] < unweighted[1] - 1e-4)
     assert any(is_used)
 
 
@@ -124,8 +124,8 @@ def test_without_the_counts_or_an_e_process_from_the_start_there_are_none():
     run = hf.explore(problem, "uniform", episodes=50, budget=50, seed=1, rewards=[hf.goal(problem, 2)])
     evidence = run.evidence
     assert run.confidence(0.05).whole is not None
-    for changed in ({"counts": np.zeros_like(evidence.counts)}, {"starts": evidence.starts + 1}):
-        other = dataclasses.replace(evidence, **changed)
+    for change in ({"counts": np.zeros_like(evidence.counts)}, {"starts": evidence.starts + 1}):
+        other = dataclasses.replace(evidence, **change)
         assert run.problem.model.confidence(other, 0.05).whole is None
 
 
@@ -144,14 +144,14 @@ def test_the_e_process_reaches_its_level_in_at_most_a_share_delta_of_runs():
     largest, log_e, last = np.zeros(runs), np.zeros((runs, len(u))), np.zeros(runs, int)
     for _ in range(150):
         x = np.where(last == 0, rng.integers(3, size=runs), (last + 1) % 3)
-        after = (rng.random(runs)[:, None] > np.cumsum(P[x], 1)).sum(1).clip(0, 2)
+        successors = (rng.random(runs)[:, None] > np.cumsum(P[x], 1)).sum(1).clip(0, 2)
         a = tilts[:, x].T
-        log_e += a * (V[after] - (P @ V)[x])[:, None] - psi(a) * (Y[after] ** 2)[:, None]
+        log_e += a * (V[successors] - (P @ V)[x])[:, None] - psi(a) * (Y[successors] ** 2)[:, None]
         largest = np.maximum(largest, np.exp(log_e) @ weights)
-        last = after
-    crossed = (largest >= 1 / delta).sum()
-    assert crossed <= binom.isf(1e-6, runs, delta)
-    assert crossed > 20  # the level is reached at times
+        last = successors
+    num_crossed = (largest >= 1 / delta).sum()
+    assert num_crossed <= binom.isf(1e-6, runs, delta)
+    assert num_crossed > 20  # the level is reached at times
 
 
 def test_no_member_of_the_set_violates_the_bounds_of_rare_goals():
@@ -169,7 +169,7 @@ def test_no_member_of_the_set_violates_the_bounds_of_rare_goals():
         plan = run.plan(goal, delta=0.5)
         is_used += plan.certificate.method == "variance"
         members = sets.confidence_set(run, 0.5)
-        found = members.members(rng, 60)
+        kernels = members.members(rng, 60)
         task = testing.task_of(problem, goal)
         for score in (
             lambda P, task=task: testing.optimal_values(P, task),
@@ -177,7 +177,7 @@ def test_no_member_of_the_set_violates_the_bounds_of_rare_goals():
                 testing.optimal_values(P, task) - testing.policy_values(P, task, plan.policy)
             ),
         ):
-            P = members.kernels(members.improve(found, score, rng))
+            P = members.kernels(members.improve(kernels, score, rng))
             best, value = testing.optimal_values(P, task), testing.policy_values(P, task, plan.policy)
             assert (value <= plan.value_high + 1e-9).all()
             assert (value >= plan.value_low - 1e-9).all()

@@ -12,7 +12,7 @@ PARTS = ("uniform", "interval", "tangent")
 
 @pytest.fixture(scope="module", params=list(cases.PROBLEMS))
 def case(request):
-    return cases.case_of(request.param)
+    return cases.make_case(request.param)
 
 
 def test_no_parameter_of_U_makes_a_policy_lose_more_than_its_certificate(case):

@@ -13,7 +13,7 @@ from tests.reference import cases
 
 @pytest.fixture(scope="module", params=list(cases.PROBLEMS))
 def case(request):
-    return cases.case_of(request.param)
+    return cases.make_case(request.param)
 
 
 @settings(deadline=None)

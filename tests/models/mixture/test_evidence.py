@@ -18,7 +18,7 @@ from horizonfree.models.mixture import evidence as ev
 from horizonfree.models.mixture import learner
 from horizonfree.models.mixture.learner import predict
 from tests.reference import small
-from tests.reference.episodes import sampler_of
+from tests.reference.episodes import make_sampler
 from tests.reference.jitted import jitted
 
 learn = eqx.filter_jit(learner.update)
@@ -241,7 +241,7 @@ def test_the_truth_leaves_the_set_at_some_time_in_at_most_a_share_delta_of_runs(
     problem = PROBLEMS[name]()
     with jax.enable_x64(True):
         valid, space = to_device((problem.model.valid, problem.space))
-        sampler, truth = sampler_of(to_device(problem.kernel())), jnp.asarray(problem.truth)
+        sampler, truth = make_sampler(to_device(problem.kernel())), jnp.asarray(problem.truth)
         policy = jnp.asarray(uniform_policy(problem))
         first = to_device(jitted(lambda valid: learner.init_evidence(valid, ladder(EPISODES)), valid))
 

@@ -125,7 +125,7 @@ def test_the_truth_is_inside_the_valid_parameters(name):
     problem = small.PROBLEMS[name]()
     assert problem.model.valid.virtual.any()
     assert problem.model.valid.contains(problem.truth, 1e-12)
-    case = cases.case_of(name)
+    case = cases.make_case(name)
     for i in range(cases.SEEDS):
         weights = case.valid.rows[case.valid.virtual] @ case.confidences[i].theta
         assert (weights >= 0).all()
@@ -134,7 +134,7 @@ def test_the_truth_is_inside_the_valid_parameters(name):
 @pytest.mark.parametrize("name", ["slips", "dense"])
 def test_intervals_are_cut_where_programmes_would_cut_them(name, monkeypatch):
     """Where the ellipsoid ends among valid parameters, none is asked for."""
-    case = cases.case_of(name)
+    case = cases.make_case(name)
     found = [diagnostics_of(case.model).intervals(x) for x in case.confidences]
     spared = [
         diagnostics._is_inside(case.valid, np.asarray(x.theta), np.zeros((len(x.theta), 1)))

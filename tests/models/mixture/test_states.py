@@ -36,7 +36,7 @@ def check(model, confidence, kind):
 def test_small_problems(name, kind, monkeypatch):
     """Three at a time, so that there are several passes."""
     monkeypatch.setattr(tangent, "REWARDS_PER_BLOCK", 3)
-    case = cases.case_of(name)
+    case = cases.make_case(name)
     for i in range(2):
         check(case.model, case.confidences[i], kind)
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # infinite di
 
 @pytest.fixture(scope="module", params=list(cases.PROBLEMS))
 def case(request):
-    return cases.case_of(request.param)
+    return cases.make_case(request.param)
 
 
 def test_the_divergence_of_one_step_is_at_most_its_cost(case):

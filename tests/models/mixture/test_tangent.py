@@ -17,7 +17,7 @@ from tests.reference.backward_induction import evaluate
 
 @pytest.fixture(scope="module", params=list(cases.PROBLEMS))
 def case(request):
-    return cases.case_of(request.param)
+    return cases.make_case(request.param)
 
 
 def test_the_tangent_bound_agrees_with_its_literal_recursion(case):

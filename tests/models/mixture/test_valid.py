@@ -158,7 +158,7 @@ def test_many_distinct_row_sums_need_no_square_matrix():
     sums = np.c_[np.ones(2 * S), rng.standard_normal((2 * S, 3))]
     s, a = np.divmod(np.arange(2 * S), 2)
     coordinates = tuple(np.repeat(x, 4) for x in (s, a, s)) + (np.tile(np.arange(4), 2 * S), sums.ravel())
-    with memory.counted() as most:
+    with memory.peak_memory() as most:
         valid = Mixture.from_features(coordinates, horizon=2, bound=1.0, theta=[1.0, 0, 0, 0]).model.valid
         peak = most()
     assert valid.num_free == 0

@@ -8,15 +8,15 @@ import pytest
 from horizonfree.models.tabular import bounds
 from horizonfree.planning import evaluate
 from horizonfree.planning.induction import best_plan
-from tests.models.tabular.worlds import (
+from tests.models.tabular.cases import (
     as_weights,
     boundary,
-    bounds_of,
     kernels_on_the_boundary,
     loss,
+    policy_bounds,
+    random_case,
     random_policy,
     random_reward,
-    world,
 )
 from tests.reference import tabular as ref
 
@@ -33,7 +33,7 @@ CASES = {
 
 @pytest.fixture(scope="module", params=list(CASES))
 def case(request):
-    return world(7, **CASES[request.param])
+    return random_case(7, **CASES[request.param])
 
 
 def literal(case):
@@ -44,17 +44,17 @@ def literal(case):
 def test_the_bounds_agree_with_the_literal_recursion(case):
     rng = np.random.default_rng(1)
     H, S, A = case.problem.space.sizes
-    slow, both = literal(case), (case.confidence, case.in_full())
+    slow, confidences = literal(case), (case.confidence, case.in_full())
     for i in range(3):
         reward = random_reward(rng, H, S, A)
         policy = best_plan(case.confidence.centre, reward).policy if i == 0 else random_policy(rng, H, S, A)
-        found = slow.bounds(reward, as_weights(policy, A), 0)
-        for confidence in both:
-            quick = bounds_of(case, reward, policy, confidence)
-            if "paths" in quick:
+        expected = slow.bounds(reward, as_weights(policy, A), 0)
+        for confidence in confidences:
+            bounds = policy_bounds(case, reward, policy, confidence)
+            if "paths" in bounds:
                 low, high, _ = ref.paths(confidence, reward, policy, np.eye(S)[0])
-                found |= {"low": max(found["low"], low), "high": min(found["high"], high)}
-            assert {name: quick[name] for name in found} == pytest.approx(found, rel=1e-9, abs=1e-9)
+                expected |= {"low": max(expected["low"], low), "high": min(expected["high"], high)}
+            assert {name: bounds[name] for name in expected} == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
 def functions(case, rng, reward, policy):
@@ -72,13 +72,13 @@ def test_no_kernel_on_the_boundary_of_the_balls_loses_more(case):
     for i in range(4):
         reward = random_reward(rng, H, S, A)
         policy = best_plan(case.confidence.centre, reward).policy if i < 3 else random_policy(rng, H, S, A)
-        found = bounds_of(case, reward, policy, case.without_joint)
+        bounds = policy_bounds(case, reward, policy, case.without_joint)
         for P in kernels_on_the_boundary(case, rng, functions(case, rng, reward, policy)):
-            lost, value = loss(P, reward, policy)
-            for name in {"uniform", "interval", "tangent", "paths"} & found.keys():
-                assert lost <= found[name] + 1e-9, name
-            assert found["low"] - 1e-9 <= value <= found["high"] + 1e-9
-            largest = max(largest, lost / max(found["tangent"], 1e-12))
+            losses, value = loss(P, reward, policy)
+            for name in {"uniform", "interval", "tangent", "paths"} & bounds.keys():
+                assert losses <= bounds[name] + 1e-9, name
+            assert bounds["low"] - 1e-9 <= value <= bounds["high"] + 1e-9
+            largest = max(largest, losses / max(bounds["tangent"], 1e-12))
     assert largest > 0.1  # the adversary is not a weak one
 
 
@@ -96,19 +96,19 @@ def test_no_kernel_has_a_best_value_above_the_tangent_and_b(case):
         def above(P, V=V, J=J, reward=reward, policy=policy):
             """V_P and V*_P minus the tangent."""
             u = np.where(is_used, P - slow.P, 0.0)
-            lost, own = loss(P, reward, policy)
-            apart = own - V - sum(J[x] @ u[pair] for x, pair in enumerate(slow.pairs))
-            return apart, apart + lost
+            losses, values = loss(P, reward, policy)
+            difference = values - V - sum(J[x] @ u[pair] for x, pair in enumerate(slow.pairs))
+            return difference, difference + losses
 
         cloud = kernels_on_the_boundary(case, rng, functions(case, rng, reward, policy))
         tables = [*cloud, max(cloud, key=lambda P: above(P)[1]).copy()]
         for s, a in np.ndindex(S, A):  # the last one is improved pair by pair
-            tried = np.repeat(tables[-1][None], len(cloud), 0)
-            tried[:, s, a] = cloud[:, s, a]
-            tables.append(max(tried, key=lambda P: above(P)[1]))
+            candidates = np.repeat(tables[-1][None], len(cloud), 0)
+            candidates[:, s, a] = cloud[:, s, a]
+            tables.append(max(candidates, key=lambda P: above(P)[1]))
         for P in tables:
-            own, best = above(P)
-            assert abs(own) <= R + 1e-9
+            values, best = above(P)
+            assert abs(values) <= R + 1e-9
             assert best <= B + 1e-9
             nearest = max(nearest, best / max(B, 1e-9))
     assert nearest > 0.1 or not slow.pairs
@@ -125,10 +125,10 @@ def test_b_is_attained_where_a_gain_and_the_way_to_it_are_uncertain():
     slow = ref.Tangent(P, eps, np.zeros((6, 2), bool), P > 0)
     policy = np.zeros((3, 6), np.int32)
     V, *_, R, B, _ = (x[0] for x in slow.values(reward, as_weights(policy, 2)))
-    one, two = np.eye(6)[[1, 3]]
+    first, second = np.eye(6)[[1, 3]]
     worst = P.copy()
-    worst[0, :] = boundary(P[0], eps[0], P[0] > 0, np.broadcast_to(one, (2, 6)))
-    worst[1, 1] = boundary(P[1, 1], eps[1, 1], P[1, 1] > 0, two)
+    worst[0, :] = boundary(P[0], eps[0], P[0] > 0, np.broadcast_to(first, (2, 6)))
+    worst[1, 1] = boundary(P[1, 1], eps[1, 1], P[1, 1] > 0, second)
     assert (V, R) == pytest.approx((0.5, 0.0), abs=1e-12)
     assert pytest.approx(loss(worst, reward, policy)[0], abs=1e-9) == B
 
@@ -147,10 +147,10 @@ def test_differences_of_policies_agree_with_the_literal_recursion_and_hold_on_th
             else random_policy(rng, H, S, A)
         )
         low, high = case.confidence.difference(reward, (a, b))
-        own, other = (bounds_of(case, reward, x) for x in (a, b))
+        first, other = (policy_bounds(case, reward, x) for x in (a, b))
         expected = slow.difference(reward, [as_weights(x, A) for x in (a, b)], 0)
-        assert low == pytest.approx(max(expected[0], own["low"] - other["high"]), abs=1e-9)
-        assert high == pytest.approx(min(expected[1], own["high"] - other["low"]), abs=1e-9)
+        assert low == pytest.approx(max(expected[0], first["low"] - other["high"]), abs=1e-9)
+        assert high == pytest.approx(min(expected[1], first["high"] - other["low"]), abs=1e-9)
         for P in kernels_on_the_boundary(case, rng, functions(case, rng, reward, a)):
             difference = loss(P, reward, a)[1] - loss(P, reward, b)[1]
             assert low - 1e-9 <= difference <= high + 1e-9
@@ -161,9 +161,9 @@ def test_without_blocks_the_bounds_hold_and_are_wider(case, monkeypatch):
     rng = np.random.default_rng(3)
     reward = random_reward(rng, *case.problem.space.sizes)
     policy = best_plan(case.confidence.centre, reward).policy
-    with_blocks = bounds_of(case, reward, policy)
+    with_blocks = policy_bounds(case, reward, policy)
     monkeypatch.setattr(bounds, "MAX_GRADIENT_SIZE", 0)
-    without = bounds_of(case, reward, policy, replace(case.confidence))
-    assert without["tangent"] >= with_blocks["tangent"] - 1e-9
+    no_blocks = policy_bounds(case, reward, policy, replace(case.confidence))
+    assert no_blocks["tangent"] >= with_blocks["tangent"] - 1e-9
     for P in kernels_on_the_boundary(case, rng, functions(case, rng, reward, policy)):
-        assert loss(P, reward, policy)[0] <= without["tangent"] + 1e-9
+        assert loss(P, reward, policy)[0] <= no_blocks["tangent"] + 1e-9

@@ -16,7 +16,7 @@ from horizonfree.models.tabular.evidence import TabularEvidence
 from horizonfree.planning.induction import best_plan, policy_values
 from horizonfree.planning.traced import Sampler
 from horizonfree.problems.classes import Tabular
-from tests.models.tabular.worlds import bounds_of, random_reward, random_table, world
+from tests.models.tabular.cases import policy_bounds, random_case, random_reward, random_table
 
 S, A, M, H, DELTA, SEEDS, FEW = 4, 2, 3, 6, 0.5, 1000, 100
 TIMES = (4, 15, 60, 300)  # episodes
@@ -27,20 +27,20 @@ def simulate(model, tables, policy):
     """The evidence of every table at every time, [SEEDS, TIMES]."""
     model, times = to_device(model), jnp.asarray((0, *TIMES))
 
-    def one(table, key):
+    def simulate_table(table, key):
         sampler = Sampler.of(model.kernel(table))
 
         def learn(k, evidence):
             return model.update(evidence, sampler.episode(jax.random.fold_in(key, k), policy, model.space))
 
-        def until(evidence, between):
-            evidence = jax.lax.fori_loop(*between, learn, evidence)
+        def run_until(evidence, num_episodes):
+            evidence = jax.lax.fori_loop(*num_episodes, learn, evidence)
             return evidence, evidence
 
-        return jax.lax.scan(until, model.init_evidence(ladder(None)), (times[:-1], times[1:]))[1]
+        return jax.lax.scan(run_until, model.init_evidence(ladder(None)), (times[:-1], times[1:]))[1]
 
-    every = jax.jit(jax.vmap(one))
-    return to_numpy(every(tables, jax.random.split(jax.random.key(0), len(tables))))
+    simulate_all = jax.jit(jax.vmap(simulate_table))
+    return to_numpy(simulate_all(tables, jax.random.split(jax.random.key(0), len(tables))))
 
 
 def member(evidence, i, t):
@@ -57,15 +57,15 @@ def judge_rows(model, evidence, tables):
     possible = np.broadcast_to(model.space.support[s, a].sum(-1), shape).reshape(-1)
     level = radius.level(len(s), DELTA)
     excess = radius.violation(N, p, possible.astype(float), level).reshape(shape).max(-1)
-    together = joint.log_e(N, p).reshape(shape).sum(-1) - joint.level(DELTA)
+    joint_log_e = joint.log_e(N, p).reshape(shape).sum(-1) - joint.level(DELTA)
     balls = radius.balls(N, possible, level)
     is_used = balls.centre > 0
     ratio = np.where(is_used, balls.centre, 1.0) / np.where(is_used, p, 1.0)
     kl = (balls.centre * np.log(ratio)).sum(-1)
-    return np.maximum(excess, together), (kl - balls.eps).reshape(shape).max(-1)
+    return np.maximum(excess, joint_log_e), (kl - balls.eps).reshape(shape).max(-1)
 
 
-def judge(model, evidence, table, reward):
+def check_guarantees(model, evidence, table, reward):
     """KL less eps, loss less each gap, how far its value is outside, and the tangent gap."""
     confidence, truth = certify.confidence(model, evidence, delta=DELTA), model.kernel(table)
     balls, at = confidence.balls, model.space.at_start
@@ -75,10 +75,10 @@ def judge(model, evidence, table, reward):
     policy = best_plan(confidence.centre, reward).policy
     bounds = confidence.bounds(reward, policy)
     value = at(policy_values(truth, reward, policy)[0])
-    lost = at(best_plan(truth, reward).V[0]) - value
-    gaps = max(lost - gap for gap in bounds.gaps.values())
-    beyond = max(bounds.low - value, value - bounds.high)
-    return (kl - balls.eps).max(), gaps, beyond, bounds.gaps["tangent"]
+    loss = at(best_plan(truth, reward).V[0]) - value
+    gaps = max(loss - gap for gap in bounds.gaps.values())
+    excess = max(bounds.low - value, value - bounds.high)
+    return (kl - balls.eps).max(), gaps, excess, bounds.gaps["tangent"]
 
 
 @pytest.mark.parametrize("support", ["any", "given"])
@@ -101,24 +101,26 @@ def test_a_thousand_tables_at_four_times(support):
     excess, outside = judge_rows(model, evidence, tables)
     assert (excess > 0).any(axis=1).sum() <= 577
     assert outside[excess <= 0].max() <= 1e-9
-    few = [[member(evidence, i, t) for t in range(len(TIMES))] for i in range(FEW)]
-    own = [[model.violation(x, table, DELTA) for x in row] for row, table in zip(few, tables)]
-    np.testing.assert_allclose(own, excess[:FEW], rtol=1e-12, atol=1e-12)
-    found = [[judge(model, x, *given) for x in row] for row, *given in zip(few, tables, rewards)]
-    outside, gaps, beyond, tangent = np.moveaxis(np.array(found), -1, 0)
+    evidences = [[member(evidence, i, t) for t in range(len(TIMES))] for i in range(FEW)]
+    violations = [[model.violation(x, table, DELTA) for x in row] for row, table in zip(evidences, tables)]
+    np.testing.assert_allclose(violations, excess[:FEW], rtol=1e-12, atol=1e-12)
+    results = [
+        [check_guarantees(model, x, *args) for x in row] for row, *args in zip(evidences, tables, rewards)
+    ]
+    outside, gaps, excesses, tangent = np.moveaxis(np.array(results), -1, 0)
     assert outside[excess[:FEW] <= 0].max() <= 1e-9
     is_inside = excess[:FEW] <= 0
     assert gaps[is_inside].max() <= 1e-9
-    assert beyond[is_inside].max() <= 1e-9
+    assert excesses[is_inside].max() <= 1e-9
     assert (tangent[:, -1] < 0.9).mean() > 0.9  # and they say something
 
 
 def test_little_data_say_what_is_missing_and_how_much_would_help():
-    case = world(0, episodes=1)
+    case = random_case(0, episodes=1)
     confidence = case.confidence
-    words = confidence.missing()
-    assert "of 6 unknown pairs (s,a)" in words
-    assert "episodes in all" in words
+    text = confidence.missing()
+    assert "of 6 unknown pairs (s,a)" in text
+    assert "episodes in all" in text
     assert confidence.parts()["pairs"] == 6
     assert 0 < confidence.more_episodes(0.1) < np.inf
     certificate = certify.uniform(case.problem.model, case.evidence, confidence)
@@ -128,31 +130,36 @@ def test_little_data_say_what_is_missing_and_how_much_would_help():
 
 def test_forecasts_are_about_right():
     """Four times the data halve the gap: what is foreseen from a tenth of the data is right within a factor of 1.5."""
-    few, many = (world(0, episodes=episodes) for episodes in (2_000, 20_000))
-    target = float(many.confidence.eps)
-    assert 2_000 + few.confidence.more_episodes(target) == pytest.approx(20_000, rel=0.5)
-    assert few.confidence.more_episodes(0.99) == 0.0
-    later, episodes = few.confidence.after(10.0)
+    short_case, long_case = (random_case(0, episodes=episodes) for episodes in (2_000, 20_000))
+    target = float(long_case.confidence.eps)
+    assert 2_000 + short_case.confidence.more_episodes(target) == pytest.approx(20_000, rel=0.5)
+    assert short_case.confidence.more_episodes(0.99) == 0.0
+    forecast, episodes = short_case.confidence.after(10.0)
     assert episodes == 18_000
-    assert float(later.eps) == pytest.approx(target, rel=0.3)
+    assert float(forecast.eps) == pytest.approx(target, rel=0.3)
 
 
 def test_forecasts_of_bounds_are_those_of_smaller_balls():
     """Balls of which nothing is known stay as they are, and so do all bounds."""
     reward = random_reward(np.random.default_rng(0), 4, 3, 2)
     policy = np.zeros((4, 3), np.int32)
-    none, few = (world(0, episodes=episodes) for episodes in (0, 200))
-    assert bounds_of(none, reward, policy, none.confidence.after(1e4)[0]) == bounds_of(none, reward, policy)
-    now, later = bounds_of(few, reward, policy), bounds_of(few, reward, policy, few.confidence.after(10.0)[0])
+    none, short_case = (random_case(0, episodes=episodes) for episodes in (0, 200))
+    assert policy_bounds(none, reward, policy, none.confidence.after(1e4)[0]) == policy_bounds(
+        none, reward, policy
+    )
+    bounds, forecast = (
+        policy_bounds(short_case, reward, policy),
+        policy_bounds(short_case, reward, policy, short_case.confidence.after(10.0)[0]),
+    )
     for name in ("uniform", "interval", "tangent"):
-        assert later[name] < now[name]
+        assert forecast[name] < bounds[name]
 
 
 def test_the_class_is_refuted_by_what_it_calls_impossible():
     mask = np.ones((3, 2, 3), bool)
     mask[:, :, 0] = False
     model = Tabular(3, 2, 4, support=mask).model
-    evidence = world(0, episodes=50, support="any").evidence
+    evidence = random_case(0, episodes=50, support="any").evidence
     wrong = replace(evidence, impossible=np.asarray(3, np.int32))
     confidence = certify.confidence(model, wrong)
     assert bool(confidence.is_refuted)
@@ -163,7 +170,7 @@ def test_the_class_is_refuted_by_what_it_calls_impossible():
 @pytest.mark.parametrize("support", ["any", "given"])
 def test_lists_of_what_was_seen_say_the_same_as_those_of_all_that_is_possible(support, episodes):
     """Every number of the balls, of the gaps for every reward and of the bounds of one, to rounding."""
-    case = world(5, S=9, m=2, episodes=episodes, support=support, terminal=(3,))
+    case = random_case(5, S=9, m=2, episodes=episodes, support=support, terminal=(3,))
     full, short = case.in_full(), case.confidence
     assert short.balls.succ.shape[2] == (2 if episodes else 1)
     assert full.balls.succ.shape[2] == (9 if support == "any" else 2)
@@ -173,20 +180,20 @@ def test_lists_of_what_was_seen_say_the_same_as_those_of_all_that_is_possible(su
     assert float(short.eps) == pytest.approx(float(full.eps), rel=1e-12)
     reward = random_reward(np.random.default_rng(0), *case.problem.space.sizes)
     policy = best_plan(short.centre, reward).policy
-    found = [bounds_of(case, reward, policy, confidence) for confidence in (short, full)]
-    assert found[0] == pytest.approx(found[1], rel=1e-10, abs=1e-12)
+    bounds = [policy_bounds(case, reward, policy, confidence) for confidence in (short, full)]
+    assert bounds[0] == pytest.approx(bounds[1], rel=1e-10, abs=1e-12)
 
 
 def test_rows_that_lead_to_one_state_or_are_out_of_reach_are_listed():
-    """The lists of a model that nobody explored: known rows are right, rows out of reach are distributions."""
+    """The lists of a model without data: known rows are right, rows out of reach are distributions."""
     possible = np.zeros((8, 1, 8), bool)
     possible[np.arange(8), 0, [1, 2, 3, 3, 3, 3, 3, 3]] = True
     possible[1, 0, [4, 5]] = True
     possible[7, 0, [0, 5]] = True
     model = Tabular(8, 1, 4, support=possible).model
     with x64_scope():
-        nothing = model.init_evidence(ladder(None))
-    kernel = certify.confidence(model, to_numpy(nothing)).kernel.dense()
+        empty = model.init_evidence(ladder(None))
+    kernel = certify.confidence(model, to_numpy(empty)).kernel.dense()
     for s in (0, 2, 3, 4, 5, 6):
         np.testing.assert_array_equal(kernel[s, 0], possible[s, 0])
     assert kernel[1].sum() == 0  # unknown: it leads nowhere
@@ -195,7 +202,7 @@ def test_rows_that_lead_to_one_state_or_are_out_of_reach_are_listed():
 
 def test_without_a_divergence_the_episodes_seen_count_towards_those_of_the_best_design():
     """2 (n eps) X / target^2 episodes in all, 14 for n eps where nothing is known."""
-    confidence = world(0, episodes=3).confidence
+    confidence = random_case(0, episodes=3).confidence
     unknown = replace(
         confidence,
         balls=replace(confidence.balls, eps=np.full_like(confidence.balls.eps, np.inf)),
@@ -205,5 +212,5 @@ def test_without_a_divergence_the_episodes_seen_count_towards_those_of_the_best_
     in_all = 2 * 14.0 * len(confidence.pairs) / 0.5**2
     assert unknown.needed(0.5) == pytest.approx(in_all)
     assert unknown.more_episodes(0.5) == np.ceil(in_all - 3)
-    later = replace(unknown, episodes=10**6)
-    assert later.more_episodes(0.5) == 0
+    more_data = replace(unknown, episodes=10**6)
+    assert more_data.more_episodes(0.5) == 0

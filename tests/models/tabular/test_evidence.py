@@ -6,7 +6,7 @@ import pytest
 from horizonfree.guarantees.e_processes import ladder
 from horizonfree.mdp.space import IMPOSSIBLE, UNSEEN, Trajectory
 from horizonfree.problems.classes import Tabular
-from tests.models.tabular.worlds import gather, world
+from tests.models.tabular.cases import gather, random_case
 from tests.reference.jitted import jitted
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -43,7 +43,7 @@ def test_impossible_transitions_are_told_and_unseen_steps_count_for_nothing():
 
 def test_the_frequencies_approach_the_truth():
     """A frequency is off by 0.02 after n > 27,000 visits with probability below 2 exp(-2 n 0.02^2) < 1e-9."""
-    case = world(1, S=3, A=1, m=3, H=4, episodes=50_000)
+    case = random_case(1, S=3, A=1, m=3, H=4, episodes=50_000)
     estimate = case.problem.model.estimate(case.evidence).dense()
     assert np.asarray(case.evidence.visits).min() > 27_000
     np.testing.assert_allclose(estimate, case.problem.kernel().dense(), atol=0.02)

@@ -12,11 +12,11 @@ COUNTS = [0, 1, 2, 3, HEAD_TERMS - 1, HEAD_TERMS, HEAD_TERMS + 1, HEAD_TERMS + 2
 @pytest.mark.parametrize("z", [1e-9, 1e-3, 0.1, 1.0, 10.0, 1e3, 32768.0])
 def test_slope_and_bend_are_the_sums_that_they_stand_for(z):
     wide = np.longdouble(z)
-    found = zip(*(sums(np.full(len(COUNTS), z), np.array(COUNTS, float)) for sums in (slope, bend)))
-    for N, (once, twice) in zip(COUNTS, found, strict=True):
+    derivatives = zip(*(sums(np.full(len(COUNTS), z), np.array(COUNTS, float)) for sums in (slope, bend)))
+    for N, (first, second) in zip(COUNTS, derivatives, strict=True):
         j = np.arange(1, max(N, 1), dtype=np.longdouble)
-        assert once == pytest.approx(float((j / (wide + j)).sum()), rel=1e-12)
-        assert twice == pytest.approx(float((j * (2 * wide + j) / (wide + j) ** 2).sum()), rel=1e-12)
+        assert first == pytest.approx(float((j / (wide + j)).sum()), rel=1e-12)
+        assert second == pytest.approx(float((j * (2 * wide + j) / (wide + j) ** 2).sum()), rel=1e-12)
 
 
 def test_a_count_of_one_says_nothing():

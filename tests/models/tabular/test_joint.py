@@ -13,7 +13,7 @@ from horizonfree.models.tabular import joint as module
 from horizonfree.models.tabular.joint import JOINT, OMEGA, joint, log_e, most_visits
 from horizonfree.planning.induction import best_plan
 from horizonfree.problems.classes import Tabular
-from tests.models.tabular.worlds import gather, loss, random_policy, random_reward
+from tests.models.tabular.cases import gather, loss, random_policy, random_reward
 from tests.reference import tabular as ref
 
 
@@ -28,8 +28,8 @@ def test_the_e_process_of_a_pair_is_fair():
     assert e(np.zeros(3)) == pytest.approx(1, abs=1e-15)
     for counts in itertools.product(range(6), repeat=3):
         N = np.array(counts, float)
-        after = sum(p[i] * e(N + np.eye(3)[i]) for i in range(3))
-        assert after == pytest.approx(e(N), rel=1e-12)
+        expected = sum(p[i] * e(N + np.eye(3)[i]) for i in range(3))
+        assert expected == pytest.approx(e(N), rel=1e-12)
 
 
 def test_the_e_process_of_all_pairs_is_fair_and_every_pair_is_part_of_it():
@@ -41,9 +41,9 @@ def test_the_e_process_of_all_pairs_is_fair_and_every_pair_is_part_of_it():
         step = np.zeros((2, 3, 2))
         step[:, x] = np.eye(2)
         assert sum(p[x, i] * e(N + step[i]) for i in range(2)) == pytest.approx(e(N), rel=1e-12)
-        more = N + 2 * step[int(N[x].argmax())]
+        larger = N + 2 * step[int(N[x].argmax())]
         assert (
-            e(more) != pytest.approx(e(N)) or x == 1
+            e(larger) != pytest.approx(e(N)) or x == 1
         )  # the second pair has shown two successors: it is constant
 
 
@@ -54,19 +54,19 @@ def test_the_truth_leaves_the_joint_set_at_some_time_in_at_most_its_share_of_run
     """
     rng, runs, delta = np.random.default_rng(0), 4000, 0.5
     stay = np.array([0.5, 0.8, 0.95, 0.99, 0.999, 1.0])
-    n, first, several = np.zeros((3, runs, len(stay)), int)
+    n, first, num_several = np.zeros((3, runs, len(stay)), int)
     has_left, all_of_them = np.zeros(runs, bool), np.arange(runs)
     for _ in range(600):
-        x = np.where(several == 1, -1, n + rng.random(n.shape)).argmax(1)
+        x = np.where(num_several == 1, -1, n + rng.random(n.shape)).argmax(1)
         x = np.where(rng.random(runs) < 0.3, rng.integers(len(stay), size=runs), x)
         successor = (rng.random(runs) > stay[x]).astype(int)
         is_new = n[all_of_them, x] == 0
         first[all_of_them[is_new], x[is_new]] = successor[is_new]
-        several[all_of_them, x] |= first[all_of_them, x] != successor
+        num_several[all_of_them, x] |= first[all_of_them, x] != successor
         n[all_of_them, x] += 1
         p = np.where(first == 0, stay, 1 - stay)
         bet = np.log(1 - OMEGA) - np.maximum(n - 1, 0) * np.log(np.maximum(p, 1e-300))
-        log_product = np.where(several == 1, math.log(OMEGA), np.logaddexp(math.log(OMEGA), bet)).sum(1)
+        log_product = np.where(num_several == 1, math.log(OMEGA), np.logaddexp(math.log(OMEGA), bet)).sum(1)
         has_left |= log_product >= module.level(delta)
     assert 0 < has_left.sum() <= binom.isf(1e-6, runs, JOINT * delta)
 
@@ -97,8 +97,8 @@ def test_the_most_visits_agree_with_one_programme_per_pair(H, start):
         weight[np.isinf(eps)] = 0.0
         space = Tabular(5, 2, H, start=start).space
         mu = np.eye(5)[0] if start == 0 else np.array(start)
-        found = most_visits(space, space.kernel(P), np.isinf(eps), weight)
-        assert found == pytest.approx(ref.most_visits(P, eps, weight, H, mu), rel=1e-12)
+        visits = most_visits(space, space.kernel(P), np.isinf(eps), weight)
+        assert visits == pytest.approx(ref.most_visits(P, eps, weight, H, mu), rel=1e-12)
 
 
 def test_the_most_visits_are_found_in_parts_too(monkeypatch):
@@ -106,9 +106,9 @@ def test_the_most_visits_are_found_in_parts_too(monkeypatch):
     rng = np.random.default_rng(1)
     P, weight = np.eye(12)[rng.integers(12, size=(12, 3))], rng.integers(2, 50, (12, 3)).astype(float)
     space = Tabular(12, 3, 15).space
-    whole = most_visits(space, space.kernel(P), np.zeros((12, 3), bool), weight)
+    expected = most_visits(space, space.kernel(P), np.zeros((12, 3), bool), weight)
     monkeypatch.setattr(module, "BLOCK_SIZE", 1)
-    assert most_visits(space, space.kernel(P), np.zeros((12, 3), bool), weight) == whole
+    assert most_visits(space, space.kernel(P), np.zeros((12, 3), bool), weight) == expected
 
 
 def test_one_state_and_one_action():
@@ -121,34 +121,34 @@ def rows_on_the_boundary(rng, N, delta):
     """Laws of all pairs at the boundary of the joint set, in random directions from the frequencies."""
     X, n = N.shape
     centre = N / N.sum(-1, keepdims=True)
-    away = rng.dirichlet(np.full(n, 0.3), X)
+    directions = rng.dirichlet(np.full(n, 0.3), X)
     share = rng.random(X) * (rng.random(X) < rng.choice([0.2, 1.0]))
     low, high = 0.0, 1.0
     for _ in range(50):
         middle = (low + high) / 2
-        p = centre + middle * share[:, None] * (away - centre)
+        p = centre + middle * share[:, None] * (directions - centre)
         is_in = module.violation(N, p, delta) <= 0
         low, high = (middle, high) if is_in else (low, middle)
-    return centre + low * share[:, None] * (away - centre)
+    return centre + low * share[:, None] * (directions - centre)
 
 
 def test_what_follows_from_the_joint_set_holds_on_it_and_is_nearly_attained():
     """sum (n - 1) l <= budget at 200 points of the boundary; three quarters of it are attained."""
     rng, delta, largest = np.random.default_rng(0), 0.05, 0.0
-    for several in (0, 2):
+    for num_several in (0, 2):
         N = np.zeros((6, 3))
         N[np.arange(6), rng.integers(3, size=6)] = [2, 5, 40, 300, 9, 9]
-        N[:several] += 1
+        N[:num_several] += 1
         space = Tabular(6, 1, 3).space
         weight = np.where((N > 0).sum(1) == 1, N.sum(1) - 1, 0.0)[:, None]
         lists = np.broadcast_to(np.arange(3), (6, 1, 3))
         kernel = Kernel(lists, (N / N.sum(1, keepdims=True))[:, None], False)
-        found = joint(space, kernel, np.zeros((6, 1), bool), weight, several, delta)
+        bound = joint(space, kernel, np.zeros((6, 1), bool), weight, num_several, delta)
         for _ in range(100):
             p = rows_on_the_boundary(rng, N, delta)
-            paid = float((weight[:, 0] * -np.log(p[np.arange(6), N.argmax(1)]))[several:].sum())
-            assert paid <= found.budget * (1 + 1e-9)
-            largest = max(largest, paid / found.budget)
+            cost = float((weight[:, 0] * -np.log(p[np.arange(6), N.argmax(1)]))[num_several:].sum())
+            assert cost <= bound.budget * (1 + 1e-9)
+            largest = max(largest, cost / bound.budget)
     assert largest > 0.75
 
 
@@ -189,8 +189,8 @@ def test_no_table_of_the_set_loses_more(noisy):
         problem, evidence, confidence = maze(seed, 300, S=5, noisy=noisy)
         H, S, A = problem.space.sizes
         table, weight = confidence.centre.dense(), confidence.joint.weight
-        several = int(((evidence.counts > 0).sum(-1) > 1).sum())
-        height = math.exp(module.level(0.05) + several * math.log(1 / OMEGA) - 1e-9)
+        num_several = int(((evidence.counts > 0).sum(-1) > 1).sum())
+        height = math.exp(module.level(0.05) + num_several * math.log(1 / OMEGA) - 1e-9)
         table[evidence.visits == 0] = 1 / S
         rewards = np.zeros((S + 1, H, S, A))
         rewards[np.arange(S), -1, np.arange(S)], rewards[S] = 1.0, random_reward(rng, H, S, A)
@@ -203,18 +203,18 @@ def test_no_table_of_the_set_loses_more(noisy):
                 P[s, a] = (1 - missed) * table[s, a] + missed * np.eye(S)[t]
                 if problem.model.violation(evidence, P, 0.05) > 0:
                     continue  # the ball of the pair is smaller
-                for reward, plan, found in zip(rewards, plans, bounds):
-                    lost, value = loss(P, reward, plan)
-                    assert lost <= min(*found.gaps.values(), confidence.eps) + 1e-9
-                    assert found.low - 1e-9 <= value <= found.high + 1e-9
-                    largest = max(largest, lost / confidence.eps)
+                for reward, plan, bound in zip(rewards, plans, bounds):
+                    losses, value = loss(P, reward, plan)
+                    assert losses <= min(*bound.gaps.values(), confidence.eps) + 1e-9
+                    assert bound.low - 1e-9 <= value <= bound.high + 1e-9
+                    largest = max(largest, losses / confidence.eps)
     assert largest > 0.5
 
 
 def test_for_a_maze_the_bound_for_every_reward_falls_like_one_over_the_number_of_episodes():
     """Ten times the data: a tenth of the bound, and not a third."""
-    few, many = (maze(0, episodes)[2] for episodes in (400, 4_000))
-    assert many.eps < 0.15 * few.eps
-    later, _ = few.after(10.0)
-    assert later.eps == pytest.approx(many.eps, rel=0.5)
-    assert 400 + few.more_episodes(many.eps) == pytest.approx(4_000, rel=0.3)
+    short_confidence, long_confidence = (maze(0, episodes)[2] for episodes in (400, 4_000))
+    assert long_confidence.eps < 0.15 * short_confidence.eps
+    forecast, _ = short_confidence.after(10.0)
+    assert forecast.eps == pytest.approx(long_confidence.eps, rel=0.5)
+    assert 400 + short_confidence.more_episodes(long_confidence.eps) == pytest.approx(4_000, rel=0.3)

@@ -11,7 +11,7 @@ from horizonfree.models.registry import diagnostics_of
 from horizonfree.models.serialization import arrays_of, rebuild, statics_of
 from horizonfree.models.tabular.model import TabularModel, successor_lists
 from horizonfree.problems.classes import Tabular
-from tests.models.tabular.worlds import random_table, world
+from tests.models.tabular.cases import random_case, random_table
 
 
 def test_lists_name_the_possible_successors_in_order():
@@ -52,22 +52,22 @@ def test_a_parameter_is_a_table_on_the_lists():
 
 
 def test_a_stored_model_is_the_same():
-    model = world(0).problem.model
-    again = rebuild(TabularModel, statics_of(model), arrays_of(model))
-    assert eqx.tree_equal(again, model)
+    model = random_case(0).problem.model
+    rebuilt = rebuild(TabularModel, statics_of(model), arrays_of(model))
+    assert eqx.tree_equal(rebuilt, model)
 
 
 @x64
 def test_what_judges_ask():
-    case = world(2, episodes=3000)
+    case = random_case(2, episodes=3000)
     model, evidence = case.problem.model, case.evidence
     assert 0.9 < diagnostics_of(model).inefficiency(evidence) < 3
     assert float(model.violation(evidence, case.problem.truth, 0.05)) < 0
     wrong = np.roll(case.problem.truth, 1, axis=-1)
     assert float(model.violation(evidence, wrong, 0.05)) > 0
     doubt = diagnostics_of(model).row_uncertainty(case.confidence)
-    off = np.abs(case.table - case.problem.kernel().dense()).max((1, 2))
-    assert (off <= doubt).all()
+    distance = np.abs(case.table - case.problem.kernel().dense()).max((1, 2))
+    assert (distance <= doubt).all()
     assert 0 < diagnostics_of(model).mean_uncertainty(case.confidence) <= doubt.max()
     assert diagnostics_of(model).evidence_history(evidence) == []
     assert diagnostics_of(model).intervals(case.confidence) is None
@@ -80,16 +80,16 @@ def test_a_run_from_end_to_end(tmp_path):
     problem = Tabular.from_table(random_table(np.random.default_rng(4), 4, 2, 2), horizon=5)
     run = hf.explore(problem, "uniform", episodes=300, progress=False)
     run.save(tmp_path / "run")
-    again = hf.load(tmp_path / "run")
-    assert again.certificate() == run.certificate()
+    loaded = hf.load(tmp_path / "run")
+    assert loaded.certificate() == run.certificate()
     assert run.certificate().eps < 1
     reward = hf.goal(problem, 2)
     plan = run.plan(reward)
     assert hf.true_gap(problem, reward, plan.policy) <= plan.gap < 1
-    np.testing.assert_array_equal(again.plan(reward).policy, plan.policy)
-    longer = again.resume(episodes=200, progress=False)
-    whole = hf.explore(problem, "uniform", episodes=500, progress=False)
-    np.testing.assert_array_equal(longer.evidence.counts, whole.evidence.counts)
+    np.testing.assert_array_equal(loaded.plan(reward).policy, plan.policy)
+    resumed = loaded.resume(episodes=200, progress=False)
+    uninterrupted = hf.explore(problem, "uniform", episodes=500, progress=False)
+    np.testing.assert_array_equal(resumed.evidence.counts, uninterrupted.evidence.counts)
 
 
 def test_a_system_that_leaves_the_support_is_rejected():
@@ -97,9 +97,9 @@ def test_a_system_that_leaves_the_support_is_rejected():
     narrow = P > 0
     s_next = int(np.flatnonzero(P[0, 0])[0])
     narrow[0, 0, s_next] = False
-    known = Tabular(4, 2, 5, support=narrow)
+    model_class = Tabular(4, 2, 5, support=narrow)
     episodes = hf.simulate(Tabular.from_table(P, horizon=5), np.zeros((5, 4), int), episodes=50)
-    certificate = hf.from_episodes(known, episodes).certificate()
+    certificate = hf.from_episodes(model_class, episodes).certificate()
     assert certificate.is_rejected
     assert "impossible" in certificate.summary()
 

@@ -13,13 +13,13 @@ from tests.reference import tabular as ref
 
 def rows(rng, number, n=6, largest=4.5):
     """Counts of all sizes, singletons and zeros among them."""
-    found = []
+    rows_list = []
     for _ in range(number):
         m = rng.integers(1, n)
         p = rng.dirichlet(np.full(m, rng.choice([0.2, 1.0, 5.0])))
-        found.append(np.append(rng.multinomial(int(10 ** rng.uniform(0.3, largest)), p), np.zeros(n - m)))
+        rows_list.append(np.append(rng.multinomial(int(10 ** rng.uniform(0.3, largest)), p), np.zeros(n - m)))
     special = [[0] * 6, [1], [2], [1, 1], [3, 1], [100_000, 1], [5000, 3000, 1990, 9, 1], [1, 1, 1, 1, 1, 1]]
-    return np.array(found + [np.append(x, np.zeros(n - len(x))) for x in special], float)
+    return np.array(rows_list + [np.append(x, np.zeros(n - len(x))) for x in special], float)
 
 
 @pytest.mark.parametrize("kappa", [0.3, *radius.KAPPAS])
@@ -44,11 +44,11 @@ def test_bets_agree_with_their_definition():
     for kappa in radius.KAPPAS:
         p_hat = N / np.maximum(N.sum(1, keepdims=True), 1)
         safe = np.where(N > 0, p_hat, 1.0)
-        found = at_frequencies(kappa, N, safe)
+        log_e = at_frequencies(kappa, N, safe)
         slow = [ref.log_bet(kappa, x, np.where(x > 0, y, 1.0)) for x, y in zip(N, p_hat)]
         has_data = N.any(1)
-        np.testing.assert_allclose(found[has_data], np.array(slow)[has_data], rtol=1e-9, atol=1e-9)
-        assert found[has_data].max() <= 1e-12
+        np.testing.assert_allclose(log_e[has_data], np.array(slow)[has_data], rtol=1e-9, atol=1e-9)
+        assert log_e[has_data].max() <= 1e-12
 
 
 def test_a_distribution_that_excludes_what_was_seen_is_outside():
@@ -61,11 +61,11 @@ def test_the_sets_are_convex_and_unseen_successors_cost_nothing():
     rng = np.random.default_rng(1)
     N = np.repeat(rows(rng, 92, largest=3), 60, axis=0)
     ends = rng.dirichlet(np.ones(6), (2, len(N)))
-    at = [t * ends[0] + (1 - t) * ends[1] for t in (0.0, 0.5, 1.0)]
+    points = [t * ends[0] + (1 - t) * ends[1] for t in (0.0, 0.5, 1.0)]
     m = np.full(len(N), 6.0)
-    low, middle, high = (violation(N, p, m, 0.0) for p in at)
+    low, middle, high = (violation(N, p, m, 0.0) for p in points)
     assert float((low + high - 2 * middle).min()) >= -1e-9
-    wide, p = (np.pad(x, ((0, 0), (0, 3))) for x in (N, at[1]))
+    wide, p = (np.pad(x, ((0, 0), (0, 3))) for x in (N, points[1]))
     np.testing.assert_allclose(violation(wide, p, m, 0.0), middle)
 
 
@@ -75,12 +75,12 @@ def test_balls_agree_with_the_literal_lemmas():
     support = np.ones(N.shape, bool)
     support[::2] = N[::2] > 0
     support[:, 0] = True
-    found = balls(N, support.sum(1), 8.3)
+    result = balls(N, support.sum(1), 8.3)
     for i, x in enumerate(N):
         centre, eps, is_complete = ref.ball(x, int(support[i].sum()), 8.3)
-        assert float(found.eps[i]) == pytest.approx(eps * radius.ROUNDING_FACTOR, rel=1e-9)
-        np.testing.assert_allclose(found.centre[i], centre, rtol=1e-12)
-        assert bool(found.is_complete[i]) == is_complete
+        assert float(result.eps[i]) == pytest.approx(eps * radius.ROUNDING_FACTOR, rel=1e-9)
+        np.testing.assert_allclose(result.centre[i], centre, rtol=1e-12)
+        assert bool(result.is_complete[i]) == is_complete
 
 
 # n eps at L = log(64/.05), all m successors equally frequent, for n = 100, 1e3, 1e4, 1e5.
@@ -98,9 +98,9 @@ def test_the_radii_of_the_table(m, is_complete):
     N = np.pad(np.repeat(n[:, None] / m, m, axis=1), ((0, 0), (0, 1)))
     support = np.ones(N.shape, bool)
     support[:, -1] = not is_complete
-    found = balls(N, support.sum(1), math.log(64 / 0.05))
-    np.testing.assert_allclose(n * found.eps, TABLE[m, is_complete], rtol=0.01)
-    assert found.is_complete.tolist() == [is_complete] * 4
+    result = balls(N, support.sum(1), math.log(64 / 0.05))
+    np.testing.assert_allclose(n * result.eps, TABLE[m, is_complete], rtol=0.01)
+    assert result.is_complete.tolist() == [is_complete] * 4
 
 
 def kl(centre, p):
@@ -113,26 +113,26 @@ def kl(centre, p):
 def test_no_distribution_that_the_bets_allow_is_outside_the_ball(is_complete):
     """From the frequencies along 60 directions each to the boundary of the set of the bets: the largest KL is there."""
     rng = np.random.default_rng(3)
-    seen = rows(rng, 92, largest=5)
-    support = seen > 0 if is_complete else np.ones(seen.shape, bool)
+    counts = rows(rng, 92, largest=5)
+    support = counts > 0 if is_complete else np.ones(counts.shape, bool)
     support[:, 0] = True
     L = float(rng.choice([1.0, 4.0, 8.3]))
-    found = balls(seen, support.sum(1), L)
-    N, support, centre, eps = (np.repeat(x, 60, axis=0) for x in (seen, support, found.centre, found.eps))
+    ball = balls(counts, support.sum(1), L)
+    N, support, centre, eps = (np.repeat(x, 60, axis=0) for x in (counts, support, ball.centre, ball.eps))
     m = support.sum(1).astype(float)
     n = N.sum(1, keepdims=True)
     p_hat = np.where(n > 0, N / np.maximum(n, 1), support / support.sum(1, keepdims=True))
-    away = directions(rng, p_hat, support)
+    direction = directions(rng, p_hat, support)
 
-    def at(t):
-        return p_hat + t[:, None] * (away - p_hat)
+    def point(t):
+        return p_hat + t[:, None] * (direction - p_hat)
 
     low, high = np.zeros(len(N)), np.full(len(N), 1 - 1e-12)
     for _ in range(50):
         middle = (low + high) / 2
-        is_inside = violation(N, at(middle), m, L) <= 0
+        is_inside = violation(N, point(middle), m, L) <= 0
         low, high = np.where(is_inside, middle, low), np.where(is_inside, high, middle)
-    ratio = kl(centre, at(low)) / eps
+    ratio = kl(centre, point(low)) / eps
     assert np.nanmax(ratio) <= 1 + 1e-7
     assert np.nanmax(ratio) > 0.8  # the bound is nearly attained: the adversary is a strong one
 
@@ -141,11 +141,11 @@ def directions(rng, p_hat, support):
     """Corners, random points near corners, tilts, and mass on what was never seen."""
     n = p_hat.shape[1]
     kind = rng.integers(4, size=len(p_hat))[:, None]
-    near = rng.dirichlet(np.full(n, 0.1), len(p_hat))
+    sparse = rng.dirichlet(np.full(n, 0.1), len(p_hat))
     tilt = p_hat * np.exp(rng.normal(size=p_hat.shape) * 10 ** rng.uniform(-2, 1, (len(p_hat), 1)))
     corner = np.eye(n)[rng.integers(n, size=len(p_hat))]
-    unseen = np.where(support & (p_hat == 0), rng.random(p_hat.shape), 0.0) + 1e-12 * p_hat
-    raw = np.select([kind == 0, kind == 1, kind == 2], [near, tilt, corner], unseen)
+    to_unseen = np.where(support & (p_hat == 0), rng.random(p_hat.shape), 0.0) + 1e-12 * p_hat
+    raw = np.select([kind == 0, kind == 1, kind == 2], [sparse, tilt, corner], to_unseen)
     raw = np.where(support, raw, 0.0) + 1e-300
     raw = np.where(support, raw, 0.0)
     return raw / raw.sum(1, keepdims=True)

@@ -26,7 +26,7 @@ def tables(rng, support):
     return P
 
 
-def case(seed, episodes, support="any", terminal=(), **how):
+def case(seed, episodes, support="any", terminal=(), **settings):
     rng = np.random.default_rng([seed, 46])
     P = tables(rng, support)
     for s in terminal:
@@ -36,7 +36,7 @@ def case(seed, episodes, support="any", terminal=(), **how):
     options = {"support": support} if support != "any" else {}
     if terminal:
         options["terminal"] = list(terminal)
-    problem = hf.Tabular.from_table(P, horizon=H, **options, **how)
+    problem = hf.Tabular.from_table(P, horizon=H, **options, **settings)
     return problem, hf.explore(problem, "uniform", episodes=episodes, seed=seed, progress=False), rng
 
 
@@ -52,30 +52,30 @@ CASES = {
 
 
 @pytest.fixture(scope="module", params=list(CASES))
-def world(request):
+def tabular_case(request):
     return case(**CASES[request.param])
 
 
 def dense(problem):
     """Which states may follow [S, A, S]."""
-    space, found = problem.space, np.zeros((S, A, S), bool)
+    space, P = problem.space, np.zeros((S, A, S), bool)
     for s, a, j in np.argwhere(np.asarray(space.support)):
-        found[s, a, space.succ[s, a, j]] = True
-    return found
+        P[s, a, space.succ[s, a, j]] = True
+    return P
 
 
-def counts_of(run):
+def transition_counts(run):
     space, counts = run.problem.space, np.asarray(run.evidence.counts)
-    found = np.zeros((S, A, S))
+    totals = np.zeros((S, A, S))
     for s, a, j in np.argwhere(counts > 0):
-        found[s, a, space.succ[s, a, j]] += counts[s, a, j]
+        totals[s, a, space.succ[s, a, j]] += counts[s, a, j]
     acts = space.acts
-    return found if acts is None else found[np.arange(S)[:, None], np.asarray(acts)]
+    return totals if acts is None else totals[np.arange(S)[:, None], np.asarray(acts)]
 
 
 def literal_radii(run, zeta):
     """eps and xi of each pair from the definitions, one by one."""
-    allowed, N = dense(run.problem), counts_of(run)
+    allowed, N = dense(run.problem), transition_counts(run)
     unknown = {tuple(x) for x in run.problem.model.pairs.tolist()}
     acts = run.problem.space.acts
     X = len(unknown)
@@ -93,12 +93,12 @@ def literal_radii(run, zeta):
             price = min(price, math.log((M - 1) * math.comb(M, m)) + kt(m + 1, n))
         eps[s, a] = (math.log(2 * X / (0.9 * DELTA)) + price) / n * (1 + 1e-9)
         if zeta > 0:
-            most = (math.log(X / (0.1 * DELTA)) + math.log(n) / 2 + math.log(2)) / n
+            bound = (math.log(X / (0.1 * DELTA)) + math.log(n) / 2 + math.log(2)) / n
             kl = lambda x: x * math.log(x / zeta) + ((1 - x) * math.log((1 - x) / (1 - zeta)) if x < 1 else 0)  # noqa: E731
             low, high = zeta, 1.0
             for _ in range(200):
                 middle = (low + high) / 2
-                low, high = (middle, high) if kl(middle) <= most else (low, middle)
+                low, high = (middle, high) if kl(middle) <= bound else (low, middle)
             xi[s, a] = high
     return eps, xi
 
@@ -108,11 +108,11 @@ def literal_mean(p, eps, xi, v, allowed):
     top = v[allowed].max()
     if not np.isfinite(eps):
         return top
-    p, left, moved = p.copy(), xi, 0.0
+    p, budget, shift = p.copy(), xi, 0.0
     for i in np.argsort(v, kind="stable"):
-        step = min(left, p[i])
-        p[i], left, moved = p[i] - step, left - step, moved + step
-    values, weights = np.append(v, top), np.append(p, moved)
+        step = min(budget, p[i])
+        p[i], budget, shift = p[i] - step, budget - step, shift + step
+    values, weights = np.append(v, top), np.append(p, shift)
     values, weights = values[weights > 0], weights[weights > 0]
     if eps == 0:
         return weights @ values
@@ -124,44 +124,46 @@ def literal_mean(p, eps, xi, v, allowed):
         return lam - math.exp(weights @ np.log(lam - values) - eps)
 
     grid = np.linspace(-30.0, 20.0, 101)
-    near = grid[np.argmin([bound(x) for x in grid])]
-    found = minimize_scalar(bound, bounds=(near - 1, near + 1), method="bounded", options={"xatol": 1e-10})
-    return min(top, found.fun)
+    start = grid[np.argmin([bound(x) for x in grid])]
+    optimum = minimize_scalar(
+        bound, bounds=(start - 1, start + 1), method="bounded", options={"xatol": 1e-10}
+    )
+    return min(top, optimum.fun)
 
 
 def literal_bounds(run, zeta, reward, pi):
     """Theorem T2, state by state."""
-    allowed, N = dense(run.problem), counts_of(run)
+    allowed, N = dense(run.problem), transition_counts(run)
     eps, xi = literal_radii(run, zeta)
     n = N.sum(-1, keepdims=True)
     single = allowed.sum(-1) == 1
     p = np.where(n > 0, N / np.maximum(n, 1), np.where(single[..., None], allowed, 0.0))
-    up, upi, lo, D = np.zeros((4, S))
+    upper, upi, lo, D = np.zeros((4, S))
 
-    def most(v):
-        found = np.zeros((S, A))
+    def largest_mean(v):
+        means = np.zeros((S, A))
         for s, a in np.ndindex(S, A):
             mean = literal_mean(p[s, a], eps[s, a], xi[s, a], v, allowed[s, a])
             radius = zeta if eps[s, a] > 0 else 0.0
             span = np.ptp(v[allowed[s, a]])
-            found[s, a] = min(v[allowed[s, a]].max(), mean + radius * span)
-        return found
+            means[s, a] = min(v[allowed[s, a]].max(), mean + radius * span)
+        return means
 
     for h in reversed(range(H)):
         cap = min(1.0, sum(reward[i].max() for i in range(h, H)))
-        best, high = (np.minimum(cap, reward[h] + most(x)) for x in (up, upi))
-        low, further = np.maximum(0.0, reward[h] - most(-lo)), most(D)
+        best, high = (np.minimum(cap, reward[h] + largest_mean(x)) for x in (upper, upi))
+        low, spread = np.maximum(0.0, reward[h] - largest_mean(-lo)), largest_mean(D)
         new = np.zeros((4, S))
         for s in range(S):
             new[0, s], new[1, s], new[2, s] = best[s].max(), pi[h, s] @ high[s], pi[h, s] @ low[s]
             loss = []
             for a in range(A):
-                others = sum(pi[h, s, b] * low[s, b] for b in range(A) if b != a)
-                alone = min(best[s, a], high[s, a] + further[s, a])
-                loss.append(pi[h, s, a] * further[s, a] + (1 - pi[h, s, a]) * alone - others)
+                other_low = sum(pi[h, s, b] * low[s, b] for b in range(A) if b != a)
+                separate = min(best[s, a], high[s, a] + spread[s, a])
+                loss.append(pi[h, s, a] * spread[s, a] + (1 - pi[h, s, a]) * separate - other_low)
             new[3, s] = min(max(0.0, min(max(loss), new[0, s] - new[2, s])), cap)
-        up, upi, lo, D = new
-    return up, upi, lo, D
+        upper, upi, lo, D = new
+    return upper, upi, lo, D
 
 
 def random_reward(rng, problem):
@@ -171,42 +173,42 @@ def random_reward(rng, problem):
 
 
 @pytest.mark.parametrize("zeta", ZETAS)
-def test_the_bounds_agree_with_the_literal_recursion(world, zeta):
-    problem, run, rng = world
+def test_the_bounds_agree_with_the_literal_recursion(tabular_case, zeta):
+    problem, run, rng = tabular_case
     if zeta == 0.0:
-        found = run.problem.model.robust_confidence(run.evidence, DELTA)(hf.Misspecification(tv=0.0))
+        confidence = run.problem.model.robust_confidence(run.evidence, DELTA)(hf.Misspecification(tv=0.0))
     else:
-        found = run.confidence(DELTA, zeta)
+        confidence = run.confidence(DELTA, zeta)
     allowed = np.asarray(problem.actions_allowed)
     for is_random in (False, True):
         reward = random_reward(rng, problem)
         pi = rng.dirichlet(np.ones(A), (H, S)) if is_random else np.eye(A)[rng.integers(A, size=(H, S))]
         pi = np.where(allowed.all(-1)[:, None], pi, allowed)
-        expected = [np.asarray(found.space.at_start(x)) for x in literal_bounds(run, zeta, reward, pi)]
-        quick = [float(found.space.at_start(x)) for x in found.laws.values(reward, pi)]
-        np.testing.assert_allclose(quick, expected, rtol=0, atol=1e-9)
+        expected = [np.asarray(confidence.space.at_start(x)) for x in literal_bounds(run, zeta, reward, pi)]
+        bounds = [float(confidence.space.at_start(x)) for x in confidence.laws.values(reward, pi)]
+        np.testing.assert_allclose(bounds, expected, rtol=0, atol=1e-9)
 
 
 def members(run, zeta, rng, count):
     """Tables P* that the event allows: hidden counts that differ from the counts at a share xi, and a ball around."""
-    allowed, N = dense(run.problem), counts_of(run)
+    allowed, N = dense(run.problem), transition_counts(run)
     eps, xi = literal_radii(run, zeta)
     acts = run.problem.space.acts
-    found = []
+    tables = []
     for _ in range(count):
         P = np.zeros((S, A, S))
         aim = rng.normal(size=S)
         for s, a in np.ndindex(S, A):
-            some, n = allowed[s, a], N[s, a].sum()
-            if some.sum() == 1:
-                P[s, a] = some
+            allowed_row, n = allowed[s, a], N[s, a].sum()
+            if allowed_row.sum() == 1:
+                P[s, a] = allowed_row
                 continue
             target = (
-                np.where(some, np.exp(3 * aim), 0.0)
+                np.where(allowed_row, np.exp(3 * aim), 0.0)
                 if rng.random() < 0.5
-                else some * rng.dirichlet(np.full(S, 0.3))
+                else allowed_row * rng.dirichlet(np.full(S, 0.3))
             )
-            target = (target + 1e-12 * some) / (target + 1e-12 * some).sum()
+            target = (target + 1e-12 * allowed_row) / (target + 1e-12 * allowed_row).sum()
             if n == 0:
                 P[s, a] = target
                 continue
@@ -214,15 +216,15 @@ def members(run, zeta, rng, count):
             for _ in range(int(xi[s, a] * n)):  # moved from the least to the most likely in the target
                 source = np.where(hidden > 0, -target, -np.inf).argmax()
                 hidden[source] -= 1
-                hidden[np.where(some, target, -1).argmax()] += 1
+                hidden[np.where(allowed_row, target, -1).argmax()] += 1
             q = hidden / n
-            kept = N[s, a] > 0
+            is_seen = N[s, a] > 0
 
-            def divergence(p, q=q, kept=kept):  # on the successors seen and one for the others
-                one = np.append(q[kept], q[~kept].sum())
-                other = np.append(p[kept], p[~kept].sum())
+            def divergence(p, q=q, is_seen=is_seen):  # on the successors seen and one for the others
+                merged = np.append(q[is_seen], q[~is_seen].sum())
+                other = np.append(p[is_seen], p[~is_seen].sum())
                 with np.errstate(all="ignore"):
-                    return np.where(one > 0, one * np.log(one / other), 0.0).sum()
+                    return np.where(merged > 0, merged * np.log(merged / other), 0.0).sum()
 
             low, high = 0.0, 1.0
             for _ in range(50):
@@ -230,13 +232,13 @@ def members(run, zeta, rng, count):
                 p = (1 - middle) * q + middle * target
                 low, high = (middle, high) if divergence(p) <= eps[s, a] * (1 - 1e-9) else (low, middle)
             P[s, a] = (1 - low) * q + low * target
-        found.append(P if acts is None else P[np.arange(S)[:, None], np.asarray(acts)])
-    return found
+        tables.append(P if acts is None else P[np.arange(S)[:, None], np.asarray(acts)])
+    return tables
 
 
 @pytest.mark.parametrize("zeta", ZETAS[1:])
-def test_no_system_with_memory_around_a_member_contradicts_a_plan_or_the_certificate(world, zeta):
-    problem, run, rng = world
+def test_no_system_with_memory_around_a_member_contradicts_a_plan_or_the_certificate(tabular_case, zeta):
+    problem, run, rng = tabular_case
     allowed, start = dense(problem), start_distribution_of(problem.space)
     eps = run.certificate(DELTA, misspecification=zeta).eps
     closest = 0.0
@@ -256,9 +258,9 @@ def test_no_system_with_memory_around_a_member_contradicts_a_plan_or_the_certifi
 
 
 @pytest.mark.parametrize("zeta", ZETAS[1:])
-def test_randomised_plans_within_constraints_hold_in_every_system_around_a_member(world, zeta):
+def test_randomised_plans_within_constraints_hold_in_every_system_around_a_member(tabular_case, zeta):
     """Constraints and misspecification together: the interval of each constraint in the worst system with memory."""
-    problem, run, rng = world
+    problem, run, rng = tabular_case
     allowed, start = dense(problem), start_distribution_of(problem.space)
     reward, cost = random_reward(rng, problem), random_reward(rng, problem)
     for bound in (0.05, 0.3, 0.9):
@@ -277,8 +279,8 @@ def test_randomised_plans_within_constraints_hold_in_every_system_around_a_membe
                 assert totals[0] <= bound + 1e-12
 
 
-def test_gaps_grow_with_the_radius_and_the_curve_never_falls(world):
-    problem, run, rng = world
+def test_gaps_grow_with_the_radius_and_the_curve_never_falls(tabular_case):
+    problem, run, rng = tabular_case
     reward = random_reward(rng, problem)
     gaps = [run.plan(reward, misspecification=z).gap for z in (0.001, 0.01, 0.03, 0.1, 0.5)]
     assert (np.diff(gaps) >= -1e-12).all()
@@ -292,9 +294,9 @@ def test_events_hold_in_the_worst_systems_with_memory():
     allowed, zeta, start = dense(problem), 0.03, start_distribution_of(problem.space)
     lift = hf.reach(problem, 3).lift(problem.space)
     confidence = run.confidence(DELTA, zeta).lifted(lift)
-    paid = hf.reach(problem, 3).reward(problem.space)
+    event_reward = hf.reach(problem, 3).reward(problem.space)
     policy = rng.integers(A, size=(H, S))
-    bounds = confidence.bounds(paid, policy[:, lift.origin])
+    bounds = confidence.bounds(event_reward, policy[:, lift.origin])
     for P in members(run, zeta, rng, 20):
         ends = []
         for sign in (1.0, -1.0):
@@ -305,7 +307,7 @@ def test_events_hold_in_the_worst_systems_with_memory():
                     s = x % S
                     part = V[S:] if x >= S or s == 3 else V[:S]
                     mean = largest_means(P, part, zeta, allowed)[s, policy[h, s]]
-                    new[x] = sign * paid[h, x, 0] + mean
+                    new[x] = sign * event_reward[h, x, 0] + mean
                 V = new
             ends.append(sign * float(V[:S] @ start))
         assert bounds.low - 1e-9 <= ends[1]
@@ -336,21 +338,21 @@ def test_the_hidden_draws_leave_their_sets_in_few_runs_whatever_the_adversary():
     flips = (rng.random((runs, n)) < zeta / 0.5) & (
         hidden == 0
     )  # mass zeta of the first successor goes to the last
-    shown = np.where(flips, 4, hidden)
+    observed = np.where(flips, 4, hidden)
     outside = np.zeros(runs, bool)
     L = math.log(1 / (0.9 * 0.5)), math.log(1 / (0.1 * 0.5))
     for t in (1, 2, 5, 20, 60, 150, 400):
         Y = (hidden[:, :t, None] == np.arange(M)).sum(1) / t
-        N = (shown[:, :t, None] == np.arange(M)).sum(1)
-        kept = N > 0
-        inside, law = np.where(kept, Y, 0.0), np.where(kept, P, 0.0)
-        rest, rest_law = 1 - inside.sum(-1), 1 - law.sum(-1)
+        N = (observed[:, :t, None] == np.arange(M)).sum(1)
+        is_seen = N > 0
+        inside, law = np.where(is_seen, Y, 0.0), np.where(is_seen, P, 0.0)
+        outside_share, rest_law = 1 - inside.sum(-1), 1 - law.sum(-1)
         with np.errstate(all="ignore"):
             kl = np.where(inside > 0, inside * np.log(inside / law), 0.0).sum(-1)
-            kl += np.where(rest > 1e-12, rest * np.log(rest / rest_law), 0.0)
-        ones = np.ones(runs)
-        eps = robust.ball_radius(t * ones, kept.sum(-1).astype(float), M * ones, L[0])
-        xi = robust.differing_share(t * ones, zeta * ones, L[1])
+            kl += np.where(outside_share > 1e-12, outside_share * np.log(outside_share / rest_law), 0.0)
+        all_runs = np.ones(runs)
+        eps = robust.ball_radius(t * all_runs, is_seen.sum(-1).astype(float), M * all_runs, L[0])
+        xi = robust.differing_share(t * all_runs, zeta * all_runs, L[1])
         outside |= (kl > eps) | (flips[:, :t].mean(-1) > xi + 1e-12)
     assert outside.sum() <= 2000
     assert (flips.sum(-1) > 0).all()
@@ -361,6 +363,6 @@ def test_a_certificate_says_what_it_assumes_and_forecasts_go_down_to_the_floor()
     certificate = run.certificate(misspecification=0.001)
     assert certificate.summary().endswith("if every transition law is within 0.001 of one and the same table")
     assert certificate.parts["floor"] < certificate.eps
-    later, episodes = run.confidence(0.05, 0.001).after(100.0)
+    forecast, episodes = run.confidence(0.05, 0.001).after(100.0)
     assert episodes == pytest.approx(99 * 3000)
-    assert certificate.parts["floor"] <= later.eps < certificate.eps
+    assert certificate.parts["floor"] <= forecast.eps < certificate.eps

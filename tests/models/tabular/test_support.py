@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from horizonfree.models.tabular.balls import highest_mean
-from tests.models.tabular.worlds import boundary
+from tests.models.tabular.cases import boundary
 from tests.reference import tabular as ref
 
 
@@ -23,10 +23,10 @@ def cases(rng, number, C=4):
 
 
 def test_it_is_the_smallest_of_the_bounds():
-    given = cases(np.random.default_rng(0), 600)
-    found = highest_mean(*given)
-    slow = [ref.highest_mean(*x) for x in zip(*given)]
-    np.testing.assert_allclose(found, slow, rtol=0, atol=1e-9)
+    args = cases(np.random.default_rng(0), 600)
+    means = highest_mean(*args)
+    slow = [ref.highest_mean(*x) for x in zip(*args)]
+    np.testing.assert_allclose(means, slow, rtol=0, atol=1e-9)
 
 
 def test_no_distribution_in_the_ball_has_a_larger_mean_and_one_attains_it():
@@ -44,8 +44,8 @@ def test_no_distribution_in_the_ball_has_a_larger_mean_and_one_attains_it():
         assert (grid[kl <= eps] @ v).max(initial=centre @ v) <= bound + 1e-12
         worst = boundary(centre, eps, np.ones(3, bool), v)
         assert worst @ v == pytest.approx(bound, abs=1e-6)
-        used = centre > 0
-        assert centre[used] @ np.log(centre[used] / worst[used]) <= eps * (1 + 1e-9)
+        is_used = centre > 0
+        assert centre[is_used] @ np.log(centre[is_used] / worst[is_used]) <= eps * (1 + 1e-9)
 
 
 def test_known_and_unknown_rows():
@@ -53,12 +53,12 @@ def test_known_and_unknown_rows():
     assert float(highest_mean(centre, np.asarray(0.0), v, np.asarray(2.0))) == 0.625
     assert float(highest_mean(centre, np.asarray(np.inf), v, np.asarray(2.0))) == 2.0
     # All that is left of a sure successor: 1 - exp(-eps) may go to the top.
-    sure = highest_mean(np.asarray([1.0, 0.0]), np.asarray(0.1), v, np.asarray(2.0))
-    assert float(sure) == pytest.approx(1.0 + (1 - np.exp(-0.1)), rel=1e-12)
+    known_mean = highest_mean(np.asarray([1.0, 0.0]), np.asarray(0.1), v, np.asarray(2.0))
+    assert float(known_mean) == pytest.approx(1.0 + (1 - np.exp(-0.1)), rel=1e-12)
 
 
 def test_tiny_radii_do_not_lose_their_sign():
     centre, v = np.asarray([0.5, 0.5]), np.asarray([0.0, 1.0])
     for eps in (1e-16, 1e-12, 1e-8):
-        more = float(highest_mean(centre, np.asarray(eps), v, np.asarray(1.0))) - 0.5
-        assert more == pytest.approx(np.sqrt(eps / 2), rel=1e-3)
+        excess = float(highest_mean(centre, np.asarray(eps), v, np.asarray(1.0))) - 0.5
+        assert excess == pytest.approx(np.sqrt(eps / 2), rel=1e-3)

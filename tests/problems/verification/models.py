@@ -32,7 +32,7 @@ def random_model(seed, S=6, is_interval=True, has_names=True):
     )
 
 
-def same(a, b):
+def assert_same(a, b):
     """Whether two models are equal in all that formats hold."""
     for name in ("initial", "first_choice", "first_branch", "target", "low", "high"):
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)

@@ -9,7 +9,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import HorizonfreeError
-from tests.problems.verification.models import random_model, same
+from tests.problems.verification.models import assert_same, random_model
 
 READ = {"drn": hf.read_drn, "umb": hf.read_umb}
 PROPERTIES = (
@@ -47,12 +47,12 @@ def test_what_is_written_is_read_back(kind, seed, tmp_path):
     model = random_model(seed, S=1 + seed * 3, is_interval=seed % 2 == 0, has_names=seed % 3 > 0)
     path = tmp_path / f"model.{kind}"
     getattr(model, f"to_{kind}")(path)
-    again = READ[kind](path)
-    same(model, again)
-    getattr(again, f"to_{kind}")(tmp_path / f"again.{kind}")
-    same(again, READ[kind](tmp_path / f"again.{kind}"))
+    loaded = READ[kind](path)
+    assert_same(model, loaded)
+    getattr(loaded, f"to_{kind}")(tmp_path / f"again.{kind}")
+    assert_same(loaded, READ[kind](tmp_path / f"again.{kind}"))
     for text in PROPERTIES:
-        assert model.value(text) == again.value(text)
+        assert model.value(text) == loaded.value(text)
 
 
 @pytest.mark.parametrize("kind", ["drn", "umb"])
@@ -63,15 +63,15 @@ def test_storm_computes_the_values_of_what_we_write(kind, seed, tmp_path):
     path = str(tmp_path / f"model.{kind}")
     getattr(model, f"to_{kind}")(path)
     if kind == "umb":
-        built = stormpy.build_model_from_umb(path)
+        storm_model = stormpy.build_model_from_umb(path)
     else:
-        built = stormpy.build_model_from_drn[stormpy.Interval if seed else float](path)
+        storm_model = stormpy.build_model_from_drn[stormpy.Interval if seed else float](path)
     modes = stormpy.UncertaintyResolutionMode
     for text in PROPERTIES:
         for uncertainty in ("robust", "cooperative"):
-            how = {"uncertainty_resolution_mode": getattr(modes, uncertainty.upper())} if seed else {}
-            found = stormpy.model_checking(built, stormpy.parse_properties(text)[0], **how)
-            value = found.get_value(built.initial_states[0])
+            options = {"uncertainty_resolution_mode": getattr(modes, uncertainty.upper())} if seed else {}
+            result = stormpy.model_checking(storm_model, stormpy.parse_properties(text)[0], **options)
+            value = result.get_value(storm_model.initial_states[0])
             assert model.value(text, uncertainty=uncertainty) == pytest.approx(value, abs=1e-6)
 
 
@@ -83,25 +83,25 @@ def test_values_of_intervals_are_those_of_the_worst_members():
     s = int(np.flatnonzero(model.initial)[0])
     if model.labels["goal"][s]:
         pytest.skip("it starts in a goal")
-    found = []
+    values = []
     for c in range(model.first_choice[s], model.first_choice[s + 1]):
         part = slice(model.first_branch[c], model.first_branch[c + 1])
         low, high, goal = model.low[part], model.high[part], model.labels["goal"][model.target[part]]
         members = []
         for _ in range(3000):
-            p, left = low.copy(), 1 - low.sum()
+            p, budget = low.copy(), 1 - low.sum()
             for i in rng.permutation(len(p)):
-                more = min(high[i] - low[i], left) * rng.choice([1.0, rng.random()])
-                p[i], left = p[i] + more, left - more
-            if left < 1e-12:
+                step = min(high[i] - low[i], budget) * rng.choice([1.0, rng.random()])
+                p[i], budget = p[i] + step, budget - step
+            if budget < 1e-12:
                 members.append(p @ goal)
-        found.append((min(members), max(members)))
-    assert robust == pytest.approx(min(x for x, _ in found), abs=1e-9)
-    assert best == pytest.approx(min(x for _, x in found), abs=1e-9)
+        values.append((min(members), max(members)))
+    assert robust == pytest.approx(min(x for x, _ in values), abs=1e-9)
+    assert best == pytest.approx(min(x for _, x in values), abs=1e-9)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "where"),
+    ("old", "new", "place"),
     [
         ("state 1", "state 3", "line 16: state 3 follows state 0"),
         ("0 : 0.5", "0 : half", "line 14: 'half' is no finite number"),
@@ -122,7 +122,7 @@ def test_values_of_intervals_are_those_of_the_worst_members():
         ("1 : 1\n", "1 : nan\n", "'nan' is no finite number"),
     ],
 )
-def test_a_damaged_drn_file_is_refused_with_its_place(old, new, where, tmp_path):
+def test_a_damaged_drn_file_is_refused_with_its_place(old, new, place, tmp_path):
     path = tmp_path / "m.drn"
     path.write_text(DRN)
     assert hf.read_drn(path).value('Pmax=? [F<=2 "goal"]') == 0.75
@@ -130,7 +130,7 @@ def test_a_damaged_drn_file_is_refused_with_its_place(old, new, where, tmp_path)
     path.write_text(DRN.replace(old, new, 1))
     with pytest.raises(HorizonfreeError) as error:
         hf.read_drn(path)
-    assert where in str(error.value)
+    assert place in str(error.value)
     assert str(path) in str(error.value)
 
 
@@ -148,7 +148,7 @@ def packed(path, files):
 
 
 @pytest.mark.parametrize(
-    ("change", "where"),
+    ("change", "place"),
     [
         (lambda x: x.pop("index.json"), "has no index.json"),
         (lambda x: x.update({"index.json": b"{"}), "it is no JSON"),
@@ -172,7 +172,7 @@ def packed(path, files):
         (lambda x: x.update({"state-is-initial.bin": b"\x01"}), "bytes"),
     ],
 )
-def test_a_damaged_umb_file_is_refused_with_its_place(change, where, tmp_path):
+def test_a_damaged_umb_file_is_refused_with_its_place(change, place, tmp_path):
     path = tmp_path / "m.umb"
     random_model(1).to_umb(path)
     files = entries(path)
@@ -180,7 +180,7 @@ def test_a_damaged_umb_file_is_refused_with_its_place(change, where, tmp_path):
     packed(path, files)
     with pytest.raises(HorizonfreeError) as error:
         hf.read_umb(path)
-    assert where in str(error.value)
+    assert place in str(error.value)
     assert str(path) in str(error.value)
 
 
@@ -260,14 +260,14 @@ def test_storm_files_with_names_and_rewards_are_read(tmp_path):
     options.set_build_all_reward_models()
     options.set_build_choice_labels()
     options.set_build_state_valuations()
-    built = stormpy.build_model(stormpy.parse_prism_program(str(model)), options=options)
-    stormpy.io.export_to_umb(built, str(tmp_path / "r.umb"))
-    stormpy.io.export_to_drn(built, str(tmp_path / "r.drn"))
+    storm_model = stormpy.build_model(stormpy.parse_prism_program(str(model)), options=options)
+    stormpy.io.export_to_umb(storm_model, str(tmp_path / "r.umb"))
+    stormpy.io.export_to_drn(storm_model, str(tmp_path / "r.drn"))
     for read, name in ((hf.read_umb, "r.umb"), (hf.read_drn, "r.drn")):
-        found = read(tmp_path / name)
-        assert found.num_states == 25
-        assert sorted(set(found.actions)) == ["right", "stay", "up"]
-        assert "x=0 & y=0" in found.states
+        own = read(tmp_path / name)
+        assert own.num_states == 25
+        assert sorted(set(own.actions)) == ["right", "stay", "up"]
+        assert "x=0 & y=0" in own.states
         for text in ('Pmax=? [F<=12 "goal"]', 'R{"energy"}max=? [C<=9]', 'Pmin=? ["edge" U<=7 "goal"]'):
-            checked = stormpy.model_checking(built, stormpy.parse_properties(text)[0])
-            assert found.value(text) == pytest.approx(checked.get_value(built.initial_states[0]), abs=1e-9)
+            result = stormpy.model_checking(storm_model, stormpy.parse_properties(text)[0])
+            assert own.value(text) == pytest.approx(result.get_value(storm_model.initial_states[0]), abs=1e-9)

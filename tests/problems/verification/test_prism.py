@@ -26,18 +26,18 @@ rewards "steps" true : 1; endrewards
 """
 
 
-def chain(tmp_path, up="p", down="1-p", name="chain.prism"):
+def chain(tmp_path, up_probability="p", down_probability="1-p", name="chain.prism"):
     path = tmp_path / name
-    path.write_text(CHAIN.replace("{up}", up).replace("{down}", down))
+    path.write_text(CHAIN.replace("{up}", up_probability).replace("{down}", down_probability))
     return path
 
 
 def storm_value(path, constants, text):
     program = stormpy.parse_prism_program(str(path))
     program, _ = stormpy.io.instantiate_constants(program, constants)
-    built = stormpy.build_model(program)
-    found = stormpy.model_checking(built, stormpy.parse_properties(text)[0])
-    return found.get_value(built.initial_states[0])
+    model = stormpy.build_model(program)
+    result = stormpy.model_checking(model, stormpy.parse_properties(text)[0])
+    return result.get_value(model.initial_states[0])
 
 
 def test_the_robot_is_a_mixture_and_its_slip_rates_are_learnt():
@@ -59,10 +59,10 @@ def test_the_robot_is_a_mixture_and_its_slip_rates_are_learnt():
 def test_values_at_the_truth_are_those_of_storm():
     problem = hf.from_prism(ROBOT, unknown=["p", "q"], horizon=12)
     run = hf.explore(problem, "uniform", episodes=300, progress=False)
-    known = hf.from_prism(ROBOT, horizon=12)
-    exact = hf.explore(known, "uniform", episodes=1, progress=False)
-    assert known.model.num_unknown == 0
-    built = stormpy.build_model(stormpy.parse_prism_program(str(ROBOT)))
+    known_problem = hf.from_prism(ROBOT, horizon=12)
+    exact = hf.explore(known_problem, "uniform", episodes=1, progress=False)
+    assert known_problem.model.num_unknown == 0
+    storm_model = stormpy.build_model(stormpy.parse_prism_program(str(ROBOT)))
     for text in (
         'Pmax=? [F<=12 "goal"]',
         'Pmin=? [F<=12 "goal"]',
@@ -71,16 +71,16 @@ def test_values_at_the_truth_are_those_of_storm():
         'R{"energy"}max=? [C<=12]',
         'R{"energy"}min=? [C<=7]',
     ):
-        checked = stormpy.model_checking(built, stormpy.parse_properties(text)[0])
-        true = checked.get_value(built.initial_states[0])
+        result = stormpy.model_checking(storm_model, stormpy.parse_properties(text)[0])
+        true = result.get_value(storm_model.initial_states[0])
         assert exact.plan(hf.property(text)).value == pytest.approx(true, abs=1e-9)
         plan = run.plan(hf.property(text), delta=1e-6)  # false with probability 1e-6 at most
-        own = exact.evaluate(hf.property(text), plan.policy).value
-        assert plan.value_low - 1e-9 <= own <= plan.value_high + 1e-9
-        assert abs(true - own) <= plan.gap + 1e-9
+        value = exact.evaluate(hf.property(text), plan.policy).value
+        assert plan.value_low - 1e-9 <= value <= plan.value_high + 1e-9
+        assert abs(true - value) <= plan.gap + 1e-9
 
 
-@pytest.mark.parametrize(("up", "down", "weights"), [
+@pytest.mark.parametrize(("up_probability", "down_probability", "weights"), [
     ("p", "1-p", ["1", "p"]),
     ("p/4", "1-p/4", ["1", "p"]),
     ("0.5+p/10", "0.5-p/10", ["1", "p"]),
@@ -88,11 +88,11 @@ def test_values_at_the_truth_are_those_of_storm():
     ("p*(1-p)", "1-p+p*p", ["1", "p - p^2"]),
     ("p*p*(1-p)/2", "1-(p*p-p*p*p)/2", ["1", "p^2 - p^3"]),
 ])  # fmt: skip
-def test_polynomials_are_linear_in_their_monomials(up, down, weights, tmp_path):
-    path = chain(tmp_path, up, down)
+def test_polynomials_are_linear_in_their_monomials(up_probability, down_probability, weights, tmp_path):
+    path = chain(tmp_path, up_probability, down_probability)
     problem = hf.from_prism(path, unknown="p", constants={"N": 3, "p": 0.25}, horizon=6)
     assert problem.layout["weights"] == weights
-    value = eval(up, {"p": 0.25})
+    value = eval(up_probability, {"p": 0.25})
     kernel = problem.kernel().dense()
     np.testing.assert_allclose(kernel[0, 0, :2], [1 - value, value], atol=1e-15)
     run = hf.explore(problem, "uniform", episodes=1, progress=False)
@@ -111,9 +111,9 @@ def test_coefficients_are_exact():
     program = stormpy.parse_prism_program(
         str(Path(stormpy.__file__).parent / "examples/files/pdtmc/herman5.pm")
     )
-    built = stormpy.build_model[stormpy.RationalFunction](program)
-    values, found = {"p": Fraction(3, 7)}, []
-    for state in built.states:
+    storm_model = stormpy.build_model[stormpy.RationalFunction](program)
+    values, rows = {"p": Fraction(3, 7)}, []
+    for state in storm_model.states:
         for action in state.actions:
             total = Fraction(0)
             for transition in action.transitions:
@@ -121,16 +121,16 @@ def test_coefficients_are_exact():
                 parts = polynomial(transition.value)
                 assert sum(c * values["p"] ** sum(n for _, n in key) for key, c in parts.items()) == exact
                 assert evaluate_polynomial(parts, values) == exact
-                found.append(parts)
+                rows.append(parts)
                 total += exact
             assert total == 1
-    span = basis(found)
-    for f in found:
-        again = {}
+    span = basis(rows)
+    for f in rows:
+        coefficients = {}
         for m, g in span.items():
             for key, c in g.items():
-                again[key] = again.get(key, 0) + f.get(m, 0) * c
-        assert {key: c for key, c in again.items() if c} == f
+                coefficients[key] = coefficients.get(key, 0) + f.get(m, 0) * c
+        assert {key: c for key, c in coefficients.items() if c} == f
     assert len(span) == len({min(g, key=degree) for g in span.values()})
 
 
@@ -159,58 +159,60 @@ def test_a_model_without_a_truth_learns_from_logs(tmp_path):
 
 
 def test_wrong_models_and_constants_are_refused(tmp_path):
-    path, how = chain(tmp_path), {"horizon": 4}
+    path, settings = chain(tmp_path), {"horizon": 4}
     with pytest.raises(HorizonfreeError, match="leaves p, N open"):
-        hf.from_prism(path, **how)
+        hf.from_prism(path, **settings)
     with pytest.raises(HorizonfreeError, match="no constant 'q'"):
-        hf.from_prism(path, unknown="q", **how)
+        hf.from_prism(path, unknown="q", **settings)
     with pytest.raises(HorizonfreeError, match="must be a number"):
-        hf.from_prism(path, unknown="p", constants={"N": 2, "p": "x"}, **how)
+        hf.from_prism(path, unknown="p", constants={"N": 2, "p": "x"}, **settings)
     with pytest.raises(HorizonfreeError, match="sum to 3/2"):
-        hf.from_prism(chain(tmp_path, "p", "1.5-p"), unknown="p", constants={"N": 2}, **how)
+        hf.from_prism(chain(tmp_path, "p", "1.5-p"), unknown="p", constants={"N": 2}, **settings)
     with pytest.raises(HorizonfreeError, match="Storm cannot build"):
-        hf.from_prism(chain(tmp_path), unknown="N", constants={"p": 0.1}, **how)
+        hf.from_prism(chain(tmp_path), unknown="N", constants={"p": 0.1}, **settings)
     with pytest.raises(HorizonfreeError, match="has a value in"):
-        hf.from_prism(ROBOT, unknown="p", constants={"q": 0.2}, **how)
+        hf.from_prism(ROBOT, unknown="p", constants={"q": 0.2}, **settings)
     text = CHAIN.replace("const double p;", "const double p; const double r;")
     (tmp_path / "two.prism").write_text(text.replace("{up}", "p*r").replace("{down}", "1-p*r"))
     with pytest.raises(HorizonfreeError, match="none for p"):
-        hf.from_prism(tmp_path / "two.prism", unknown={"p": None, "r": [1, 2]}, constants={"N": 2}, **how)
+        hf.from_prism(
+            tmp_path / "two.prism", unknown={"p": None, "r": [1, 2]}, constants={"N": 2}, **settings
+        )
     for wrong in (3, ["p", "p"], [1]):
         with pytest.raises(HorizonfreeError, match="names of constants"):
-            hf.from_prism(path, unknown=wrong, **how)
+            hf.from_prism(path, unknown=wrong, **settings)
     with pytest.raises(HorizonfreeError, match="'mixture' or 'table'"):
-        hf.from_prism(path, unknown="p", kind="tabular", **how)
+        hf.from_prism(path, unknown="p", kind="tabular", **settings)
     (tmp_path / "bad.prism").write_text("mdp module")
     with pytest.raises(HorizonfreeError, match="Storm cannot read"):
-        hf.from_prism(tmp_path / "bad.prism", **how)
+        hf.from_prism(tmp_path / "bad.prism", **settings)
     (tmp_path / "bad.jani").write_text("{")
     with pytest.raises(HorizonfreeError, match="not a JANI model"):
-        hf.from_prism(tmp_path / "bad.jani", **how)
+        hf.from_prism(tmp_path / "bad.jani", **settings)
     (tmp_path / "rates.prism").write_text(chain(tmp_path).read_text().replace("dtmc", "ctmc"))
     with pytest.raises(HorizonfreeError, match="is a CTMC"):
-        hf.from_prism(tmp_path / "rates.prism", unknown="p", constants={"N": 2}, **how)
+        hf.from_prism(tmp_path / "rates.prism", unknown="p", constants={"N": 2}, **settings)
     with pytest.raises(HorizonfreeError, match="No such file"):
-        hf.from_prism(tmp_path / "none.prism", **how)
+        hf.from_prism(tmp_path / "none.prism", **settings)
     with pytest.raises(HorizonfreeError, match=r"truth|bound"):
-        hf.from_prism(path, unknown="p", constants={"N": 2, "p": 1.5}, **how)
+        hf.from_prism(path, unknown="p", constants={"N": 2, "p": 1.5}, **settings)
 
 
 def test_jani_models_are_the_prism_models_they_come_from(tmp_path):
     path = Path(stormpy.__file__).parent / "examples" / "files" / "dtmc" / "die.jani"
     content = json.loads(path.read_text(encoding="utf-8-sig"))
-    known = hf.from_prism(path, horizon=8)
-    assert known.num_actions == 1
-    assert known.kernel().dense().sum(-1) == pytest.approx(1)
+    prism_problem = hf.from_prism(path, horizon=8)
+    assert prism_problem.num_actions == 1
+    assert prism_problem.kernel().dense().sum(-1) == pytest.approx(1)
     content["constants"] = [{"name": "c", "type": "real", "value": 0.5}]
     for edge in content["automata"][0]["edges"]:
         if len(edge["destinations"]) == 2:
-            for place, value in zip(edge["destinations"], ("c", {"op": "-", "left": 1, "right": "c"})):
-                place["probability"] = {"exp": value}
+            for destination, value in zip(edge["destinations"], ("c", {"op": "-", "left": 1, "right": "c"})):
+                destination["probability"] = {"exp": value}
     (tmp_path / "coin.jani").write_text(json.dumps(content))
     problem = hf.from_prism(tmp_path / "coin.jani", unknown=["c"], horizon=8)
     assert problem.truth is not None
-    np.testing.assert_allclose(problem.kernel().dense(), known.kernel().dense())
+    np.testing.assert_allclose(problem.kernel().dense(), prism_problem.kernel().dense())
 
 
 def test_rewards_that_depend_on_unknown_constants_are_left_out(tmp_path):

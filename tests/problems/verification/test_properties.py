@@ -22,7 +22,7 @@ def problem():
 
 
 @pytest.mark.parametrize(
-    ("text", "decided", "steps", "pays", "is_max"),
+    ("text", "decisions", "steps", "pays", "is_max"),
     [
         ('Pmax=? [F<=2 "goal"]', [OPEN, OPEN, WON], 2, (1, 0, 0), True),
         ('  P max = ? [ F <= 2 "goal" ] ', [OPEN, OPEN, WON], 2, (1, 0, 0), True),
@@ -37,18 +37,18 @@ def problem():
     ],
 )
 def test_a_property_is_an_event_with_the_probability_of_all_sequences(
-    text, decided, steps, pays, is_max, problem
+    text, decisions, steps, pays, is_max, problem
 ):
     event = hf.property(text).on_problem(problem)
     assert (event.decided.tolist(), event.steps, tuple(event.pays), event.is_max) == (
-        decided,
+        decisions,
         steps,
         pays,
         is_max,
     )
     run = hf.explore(problem, "uniform", episodes=1, progress=False)
     plan = run.plan(hf.property(text))
-    true = reference.best(P, [1, 0, 0], decided, steps, pays, is_max)
+    true = reference.best(P, [1, 0, 0], decisions, steps, pays, is_max)
     assert plan.value == pytest.approx(true, abs=1e-9)
     assert plan.value_low - 1e-9 <= true <= plan.value_high + 1e-9
     assert hf.true_gap(problem, hf.property(text), plan.policy) == pytest.approx(0, abs=1e-9)
@@ -71,8 +71,8 @@ def test_sums_of_rewards_are_backward_induction(steps, problem):
         assert V[0] <= plan.value_high + 1e-9
         assert plan.policy.shape == (steps, 3)
         assert hf.true_gap(problem, hf.property(text), plan.policy) == pytest.approx(0, abs=1e-9)
-        only = run.plan(hf.property(text.replace('{"cost"}', "")))
-        assert only.value == plan.value
+        unnamed = run.plan(hf.property(text.replace('{"cost"}', "")))
+        assert unnamed.value == plan.value
 
 
 def test_a_property_is_certified_from_where_the_system_is(problem):
@@ -139,12 +139,12 @@ def test_labels_and_rewards_belong_to_the_states_of_a_part_and_are_stored(tmp_pa
     kernel = np.zeros((4, 1, 4))
     kernel[0, 0, 2] = kernel[1, 0, 3] = kernel[2, 0, 2] = kernel[3, 0, 3] = 1
     layout = layout_of({"two": np.arange(4) == 2}, {"r": np.arange(4.0)[:, None]})
-    whole = hf.Mixture.from_kernels([kernel], horizon=3, weights=[1.0], layout=layout)
-    part = whole.reachable_part()
+    problem = hf.Mixture.from_kernels([kernel], horizon=3, weights=[1.0], layout=layout)
+    part = problem.reachable_part()
     assert part.num_states == 2
     assert part.labels == {"two": [1]}
     assert part.reward("r").ravel().tolist() == [0.0, 2.0]
     hf.explore(part, "uniform", episodes=1, progress=False, out=tmp_path / "run")
-    again = hf.load(tmp_path / "run")
-    assert again.problem.labels == {"two": [1]}
-    assert again.plan(hf.property('Pmax=? [F<=1 "two"]')).value == pytest.approx(1)
+    loaded = hf.load(tmp_path / "run")
+    assert loaded.problem.labels == {"two": [1]}
+    assert loaded.plan(hf.property('Pmax=? [F<=1 "two"]')).value == pytest.approx(1)

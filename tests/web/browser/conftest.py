@@ -14,7 +14,7 @@ from horizonfree import report
 from horizonfree.runs.run import Run
 from horizonfree.web.server import app_of, warm_up
 from horizonfree.web.session import Session
-from tests.report.worlds import drawn
+from tests.report.example_runs import run_with_starts
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -89,23 +89,23 @@ def visit(window: Callable[..., "BrowserContext"]) -> Iterator[Callable[..., "Pa
         )
         page.goto(address)
         if address.startswith("http"):
-            settled(page)
+            wait_until_settled(page)
         return page
 
     yield open_tab
-    kept = [page.evaluate(KEPT) for page in pages if page.url.startswith("http")]
+    errors = [page.evaluate(KEPT) for page in pages if page.url.startswith("http")]
     for page in pages:
         page.close()
-    assert not any(kept)
+    assert not any(errors)
     assert wrong == []
 
 
-def settled(page: "Page") -> None:
+def wait_until_settled(page: "Page") -> None:
     """Wait until the page has the answer to its last question."""
     page.wait_for_selector(".result[aria-busy=false]")
 
 
-def until(page: "Page", condition: str) -> None:
+def wait_for(page: "Page", condition: str) -> None:
     """Wait for a condition in the page; its policy forbids Playwright's own way, which evaluates text there."""
     while not page.evaluate(condition):
         page.wait_for_timeout(20)
@@ -141,7 +141,7 @@ def mixture() -> Iterator[Playground]:
 @pytest.fixture(scope="session")
 def lake() -> Iterator[Playground]:
     """A map whose first state is drawn."""
-    yield from _served(drawn((1, 8)))
+    yield from _served(run_with_starts((1, 8)))
 
 
 def _served(run: Run) -> Iterator[Playground]:

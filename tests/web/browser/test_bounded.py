@@ -10,7 +10,7 @@ import pytest
 
 import horizonfree as hf
 
-from .conftest import Playground, settled, until
+from .conftest import Playground, wait_for, wait_until_settled
 from .test_playground import Picture, Visit, cell, drag, painted, value
 from .test_text import LEFT_OUT
 
@@ -30,10 +30,10 @@ HATCHED = """() => {
 }"""
 
 
-def within(playground: Playground, states: list[int], most: float, reward: Any = None) -> Any:
+def plan_within(playground: Playground, states: list[int], bound: float, reward: Any = None) -> Any:
     problem = playground.run.problem
     goal = hf.goal(problem, 63) if reward is None else reward
-    return playground.run.plan(goal, constraints=[hf.at_most(hf.reach(problem, states), most)])
+    return playground.run.plan(goal, constraints=[hf.at_most(hf.reach(problem, states), bound)])
 
 
 def mark(page: "Page") -> None:
@@ -47,7 +47,7 @@ def test_marked_states_are_avoided_within_the_bound(grid: Playground, visit: Vis
     mark(page)
     drag(page, 27, 29)
     assert page.url.endswith("#when=end&paint=63&avoid=27-29&bound=0.05")
-    plan = within(grid, [27, 28, 29], 0.05)
+    plan = plan_within(grid, [27, 28, 29], 0.05)
     assert page.inner_text("#status") == f"{plan.status.capitalize()}."
     assert page.inner_text("#risk") == f"Ever in a marked state: {plan.constraints[0].summary()}."
     assert page.inner_text("#proof").lower() == f"{plan.certificate.summary()}.".lower()
@@ -60,16 +60,18 @@ def test_marked_states_are_avoided_within_the_bound(grid: Playground, visit: Vis
     picture(page, "avoid")
     page.fill("#bound", "0.5")
     page.press("#bound", "Enter")
-    settled(page)
-    assert page.inner_text("#risk").endswith(f"{within(grid, [27, 28, 29], 0.5).constraints[0].summary()}.")
+    wait_until_settled(page)
+    assert page.inner_text("#risk").endswith(
+        f"{plan_within(grid, [27, 28, 29], 0.5).constraints[0].summary()}."
+    )
     drag(page, 27)  # a second stroke takes the mark away
     assert "avoid=28-29&bound=0.5" in page.url
     page.click("#undo")
     page.click("#undo")
     assert "avoid=27-29&bound=0.05" in page.url
-    settled(page)
+    wait_until_settled(page)
     page.click("#unmark")
-    settled(page)
+    wait_until_settled(page)
     assert page.url.endswith("#when=end&paint=63")
     assert page.is_hidden("#bounded")
     assert page.is_disabled("#unmark")
@@ -83,15 +85,15 @@ def test_a_link_keeps_marks_and_bound(grid: Playground, visit: Visit) -> None:
     assert page.url.endswith(MARKS)
     assert not page.is_visible("#misfits")
     assert page.input_value("#bound") == "0.05"
-    before = page.inner_text("#risk")
+    risk_before = page.inner_text("#risk")
     page.reload()
-    settled(page)
-    assert page.inner_text("#risk") == before
+    wait_until_settled(page)
+    assert page.inner_text("#risk") == risk_before
     assert page.inner_text("#avoid-note").startswith("5 states marked.")
 
 
 @pytest.mark.parametrize(
-    ("asked", "kept", "left_out"),
+    ("fragment", "expected", "left_out"),
     [
         ("avoid=3,99&bound=0.1", "&avoid=3&bound=0.1", "avoid=99"),
         ("avoid=3x0.5,4&bound=2", "&avoid=4&bound=0.05", "avoid=3x0.5, bound=2"),
@@ -101,10 +103,10 @@ def test_a_link_keeps_marks_and_bound(grid: Playground, visit: Visit) -> None:
     ],
 )
 def test_marks_of_a_link_that_do_not_fit_are_left_out_and_told(
-    grid: Playground, visit: Visit, asked: str, kept: str, left_out: str
+    grid: Playground, visit: Visit, fragment: str, expected: str, left_out: str
 ) -> None:
-    page = visit(f"{grid.address}#when=end&paint=63&{asked}")
-    assert page.url.endswith(f"#when=end&paint=63{kept}")
+    page = visit(f"{grid.address}#when=end&paint=63&{fragment}")
+    assert page.url.endswith(f"#when=end&paint=63{expected}")
     assert page.inner_text("#misfits") == (f"{LEFT_OUT}{left_out}." if left_out else "")
 
 
@@ -114,13 +116,13 @@ def test_marks_and_rewards_of_one_state_and_the_eraser(grid: Playground, visit: 
     drag(page, 63)
     assert page.url.endswith("#when=end&paint=62-63&avoid=63&bound=0.05")
     reward = hf.goal(grid.run.problem, [62, 63])
-    assert value(page) == pytest.approx(within(grid, [63], 0.05, reward).value, rel=6e-3)
+    assert value(page) == pytest.approx(plan_within(grid, [63], 0.05, reward).value, rel=6e-3)
     page.locator("input[name=brush][value='0']").check(force=True)
     drag(page, 63)
     assert page.url.endswith("#when=end&paint=62")
     mark(page)
     page.click("#fill")
-    settled(page)
+    wait_until_settled(page)
     assert "avoid=0-63" in page.url
     assert page.inner_text("#status") == "Infeasible."
     assert "No policy satisfies the constraints" in page.inner_text("#proof")
@@ -158,14 +160,14 @@ def test_a_bound_that_is_no_probability_is_refused(grid: Playground, visit: Visi
 
 def test_what_decides_and_what_is_in_doubt(grid: Playground, visit: Visit, picture: Picture) -> None:
     page = visit(f"{grid.address}#when=end&paint=63&avoid=20,27&bound=0.0005")
-    plan = within(grid, [20, 27], 0.0005)
+    plan = plan_within(grid, [20, 27], 0.0005)
     assert plan.status == "undecided"
     assert page.inner_text("#status") == "Undecided."
     assert page.inner_text("#forecast").lower() == f"{plan.certificate.forecast}.".lower()
     picture(page, "avoid-undecided")
     page.focus("#start")
     page.keyboard.press("ArrowRight")
-    settled(page)
+    wait_until_settled(page)
     assert re.match(
         r"Ever in a marked state: [\d.]+ from here; from the start of the problem 0\.",
         page.inner_text("#risk"),
@@ -175,13 +177,13 @@ def test_what_decides_and_what_is_in_doubt(grid: Playground, visit: Visit, pictu
 def test_what_is_drawn_is_drawn_as_arrows_and_named(grid: Playground, visit: Visit, picture: Picture) -> None:
     """Of each action the probability; also after a marked state, where the plan does something else."""
     page = visit(f"{grid.address}{MARKS}")
-    plan = within(grid, [20, 27, 28, 29, 35], 0.05)
+    plan = plan_within(grid, [20, 27, 28, 29, 35], 0.05)
     steps, rows = np.nonzero((plan.policy[:, :64] > 0.05).sum(-1) > 1)
     assert len(steps)
     step, s = int(steps[0]), int(rows[0])
     page.goto(f"{grid.address}{MARKS}&step={step}")
     page.reload()
-    settled(page)
+    wait_until_settled(page)
     page.locator("input[name=shows][value=actions]").check(force=True)
     page.mouse.move(*cell(page, s))
     names, rule = grid.run.problem.layout["actions"], plan.policy[step, s]
@@ -189,24 +191,24 @@ def test_what_is_drawn_is_drawn_as_arrows_and_named(grid: Playground, visit: Vis
         assert f"{names[a]} {100 * rule[a]:.3g}"[:6] in page.inner_text("#here")
     picture(page, "avoid-drawn")
     page.locator("input[name=memory][value=after]").check(force=True)
-    settled(page)
+    wait_until_settled(page)
     other = plan.policy[step, 64:].argmax(-1)
-    where = int(np.flatnonzero(other != plan.policy[step, :64].argmax(-1))[0])
-    page.mouse.move(*cell(page, where))
-    assert page.inner_text("#here").endswith(f"· {names[other[where]]}")
+    state = int(np.flatnonzero(other != plan.policy[step, :64].argmax(-1))[0])
+    page.mouse.move(*cell(page, state))
+    assert page.inner_text("#here").endswith(f"· {names[other[state]]}")
 
 
 def test_a_stroke_of_marks_asks_once(grid: Playground, visit: Visit) -> None:
     """Such plans take longer; an episode then shows what the plan does after a marked state."""
     page = visit(f"{grid.address}{MARKS}")
-    asked: list[str] = []
-    page.on("request", lambda x: asked.append(x.post_data or "") if x.url.endswith("api/plan") else None)
+    requests: list[str] = []
+    page.on("request", lambda x: requests.append(x.post_data or "") if x.url.endswith("api/plan") else None)
     mark(page)
     drag(page, 0, 7, steps=10)
-    assert [json.loads(x)["avoid"] for x in asked] == [[0, 1, 2, 3, 4, 5, 6, 7, 20, 27, 28, 29, 35]]
+    assert [json.loads(x)["avoid"] for x in requests] == [[0, 1, 2, 3, 4, 5, 6, 7, 20, 27, 28, 29, 35]]
     page.click("#play")
-    until(page, "document.getElementById('step').value >= 2")
-    until(page, "document.querySelector('input[name=memory]:checked').value === 'after'")
+    wait_for(page, "document.getElementById('step').value >= 2")
+    wait_for(page, "document.querySelector('input[name=memory]:checked').value === 'after'")
 
 
 def test_states_without_places_are_marked_in_the_table(
@@ -214,9 +216,9 @@ def test_states_without_places_are_marked_in_the_table(
 ) -> None:
     page = visit(f"{mixture.address}#when=end&paint=5", viewport={"width": 390, "height": 844})
     page.get_by_label("avoid state 7", exact=True).check()
-    settled(page)
+    wait_until_settled(page)
     assert page.url.endswith("#when=end&paint=5&avoid=7&bound=0.05")
-    plan = within(mixture, [7], 0.05, hf.goal(mixture.run.problem, 5))
+    plan = plan_within(mixture, [7], 0.05, hf.goal(mixture.run.problem, 5))
     assert page.inner_text("#status") == f"{plan.status.capitalize()}."
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     picture(page, "avoid-table")
@@ -226,14 +228,14 @@ def test_where_it_cannot_be_done_the_control_is_off_and_says_why(
     grid: Playground, visit: Visit, picture: Picture
 ) -> None:
     page = visit(grid.address)
-    why = "Not for this run: nothing is proved."
+    reason = "Not for this run: nothing is proved."
     page.route(
-        "**/api/problem", lambda route: route.fulfill(json=route.fetch().json() | {"bound_refusal": why})
+        "**/api/problem", lambda route: route.fulfill(json=route.fetch().json() | {"bound_refusal": reason})
     )
     page.goto(f"{grid.address}{MARKS}")
     page.reload()
-    settled(page)
-    assert page.inner_text("#avoid-note") == why
+    wait_until_settled(page)
+    assert page.inner_text("#avoid-note") == reason
     for control in ("#bound", "#unmark", "input[name=brush][value=avoid]"):
         assert page.is_disabled(control)
     assert page.inner_text("#misfits").startswith(LEFT_OUT + "avoid=20")

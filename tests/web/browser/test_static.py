@@ -18,7 +18,7 @@ import horizonfree as hf
 from horizonfree.web.session import Session
 from tests.web.client import assert_close
 
-from .conftest import settled
+from .conftest import wait_until_settled
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -87,7 +87,7 @@ def ask(page: "Page", name: str, question: dict[str, Any] | None = None) -> Any:
     return json.loads(text)
 
 
-def stored(folder: Path, name: str, target: Path) -> hf.Run:
+def store_run(folder: Path, name: str, target: Path) -> hf.Run:
     """A run of the page, loaded by this machine."""
     with zipfile.ZipFile(folder / "runs" / f"{name}.zip") as archive:
         archive.extractall(target)
@@ -99,8 +99,8 @@ def test_answers_are_those_of_python(
     folder: Path, address: str, page: "Page", tmp_path: Path, name: str
 ) -> None:
     page.goto(f"{address}?run={name}")
-    settled(page)
-    session = Session(stored(folder, name, tmp_path / name))
+    wait_until_settled(page)
+    session = Session(store_run(folder, name, tmp_path / name))
     problem = json.loads(json.dumps(session.problem())) | {"misspecifications": [0.0]}
     assert_close(ask(page, "problem"), problem)
     assert page.is_hidden("#wrong")
@@ -114,13 +114,13 @@ def test_painting_shows_plan_interval_and_certificate(
     folder: Path, address: str, page: "Page", tmp_path: Path, picture: Callable[["Page", str], None]
 ) -> None:
     page.goto(f"{address}?run=grid#when=end&paint=35")
-    settled(page)
+    wait_until_settled(page)
     box = page.locator("#board").bounding_box()
     assert box is not None
     page.mouse.click(box["x"] + 0.5 * box["width"] / 6, box["y"] + 5.5 * box["height"] / 6)
-    settled(page)
+    wait_until_settled(page)
     assert page.url.endswith("paint=30,35")
-    run = stored(folder, "grid", tmp_path / "run")
+    run = store_run(folder, "grid", tmp_path / "run")
     plan = run.plan(hf.goal(run.problem, [30, 35]))
     assert float(page.inner_text("#value")) == pytest.approx(plan.value, rel=6e-3)
     assert "interval [" in page.inner_text("#between")
@@ -144,7 +144,7 @@ def test_a_folder_of_ones_own_is_loaded(address: str, page: "Page", tmp_path: Pa
     page.set_input_files("#folder", tmp_path / "empty")
     page.get_by_text("holds no run").wait_for()
     page.set_input_files("#folder", tmp_path / "mine")
-    settled(page)
+    wait_until_settled(page)
     question = {"weights": [[8, 1.0]], "when": "end"}
     assert_close(ask(page, "plan", question), json.loads(json.dumps(Session(run).plan(question))))
 

@@ -23,9 +23,9 @@ def test_a_setting_can_be_hidden_and_a_table_sorted(visit: Visit, picture: Pictu
     spec = specs.read(SPEC)
     writer = results.RowWriter(tmp_path)
     for key, task in build_tasks(spec).items():
-        found = rows_for(task)
-        found["rows"]["eps"] = [EPS[task["explorer"]]] * len(found["rows"]["seed"])
-        writer.append(sweep.task_line(key, task, found))
+        rows = rows_for(task)
+        rows["rows"]["eps"] = [EPS[task["explorer"]]] * len(rows["rows"]["seed"])
+        writer.append(sweep.task_line(key, task, rows))
     lines = results.RowWriter(tmp_path).lines
     page = visit(
         f"file://{write_sweep(results.build_sweep(tmp_path, spec, lines), tmp_path / 'report.html')}"
@@ -48,9 +48,9 @@ def test_a_setting_can_be_hidden_and_a_table_sorted(visit: Visit, picture: Pictu
     assert order() == ["a: uniform", "b: uniform", "c: uniform"]
     page.get_by_label("b: uniform").uncheck()
     assert order() == ["a: uniform", "c: uniform"]
-    shown = (
+    visible = (
         "[...document.querySelectorAll('svg .setting-%d')].map((x) => getComputedStyle(x).display != 'none')"
     )
     for number, is_shown in ((0, False), (1, True)):
-        assert set(page.evaluate(shown % number)) == {is_shown}
+        assert set(page.evaluate(visible % number)) == {is_shown}
     picture(page, "sweep")

@@ -7,14 +7,14 @@ import pytest
 
 from horizonfree.guarantees.certificate import interval, round_up
 
-from .conftest import Playground, settled, until
+from .conftest import Playground, wait_for, wait_until_settled
 from .test_playground import Picture, Visit, cell, drag, painted, plan
 
 LEFT_OUT = "Parts of the link do not fit this run and were left out: "
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("facts", "expected"),
     [
         ({}, "20 steps an episode, 150 episodes without a reward. Explorer: optimal-design. "),
         (
@@ -26,26 +26,33 @@ LEFT_OUT = "Parts of the link do not fit this run and were left out: "
     ],
 )
 def test_the_header_says_where_the_episodes_are_from(
-    grid: Playground, visit: Visit, told: dict[str, Any], said: str
+    grid: Playground, visit: Visit, facts: dict[str, Any], expected: str
 ) -> None:
     page = visit(grid.address)
-    page.route("**/api/problem", lambda route: route.fulfill(json=route.fetch().json() | told))
+    page.route("**/api/problem", lambda route: route.fulfill(json=route.fetch().json() | facts))
     page.reload()
-    settled(page)
-    about = page.inner_text("#about")
-    assert said in about
-    assert ("without a reward" in about) == (told.keys() <= {"explorer"})
-    assert ("Explorer:" in about) == ("is_logged" not in told)
+    wait_until_settled(page)
+    header = page.inner_text("#about")
+    assert expected in header
+    assert ("without a reward" in header) == (facts.keys() <= {"explorer"})
+    assert ("Explorer:" in header) == ("is_logged" not in facts)
 
 
 def test_bounds_are_never_rounded_down_and_tiny_ones_are_shown(grid: Playground, visit: Visit) -> None:
     page = visit(grid.address)
-    told = {0: "0", 2.001e-11: "2.01e-11", 2e-11: "2e-11", 1e-9: "1e-9", 9.995e-7: "0.000001"}
-    told |= {1e-6: "0.000001", 1.2e-6: "0.000002", 0.0413001: "0.0414", 0.561: "0.561", 0.9999: "1", 1: "1"}
-    found = page.evaluate(
-        "(xs) => import('/text.js').then(({ bound }) => xs.map((x) => bound(x)))", list(told)
+    expected = {0: "0", 2.001e-11: "2.01e-11", 2e-11: "2e-11", 1e-9: "1e-9", 9.995e-7: "0.000001"}
+    expected |= {
+        1e-6: "0.000001",
+        1.2e-6: "0.000002",
+        0.0413001: "0.0414",
+        0.561: "0.561",
+        0.9999: "1",
+        1: "1",
+    }
+    actual = page.evaluate(
+        "(xs) => import('/text.js').then(({ bound }) => xs.map((x) => bound(x)))", list(expected)
     )
-    assert found == list(told.values())
+    assert actual == list(expected.values())
 
 
 INTERVALS = {
@@ -69,31 +76,31 @@ def test_intervals_are_rounded_outwards_as_in_reports(grid: Playground, visit: V
 
 def test_the_value_stands_with_its_interval(grid: Playground, visit: Visit, picture: Picture) -> None:
     page = visit(f"{grid.address}#when=end&paint=27")
-    found = plan(grid, [27])
-    words = f"95% confidence interval {interval(found.value_low, found.value_high)}."
-    assert page.inner_text("#between") == words
+    expected = plan(grid, [27])
+    text = f"95% confidence interval {interval(expected.value_low, expected.value_high)}."
+    assert page.inner_text("#between") == text
     picture(page, "interval")
     page.focus("#start")
     page.keyboard.press("ArrowRight")
-    settled(page)
+    wait_until_settled(page)
     assert page.inner_text("#between").strip() == ""
 
 
 def test_what_is_proved_of_every_painting_stands_beside_it(grid: Playground, visit: Visit) -> None:
     page = visit(grid.address)
-    goals, every = grid.run.certificate(rewards="goals"), grid.run.certificate()
+    goals, every_reward = grid.run.certificate(rewards="goals"), grid.run.certificate()
     assert page.inner_text("#goals") == f"All 64 goals: suboptimality at most {round_up(goals.eps):.3g}."
     assert page.inner_text("#goals-need") == f"{goals.forecast}."
     assert (
         page.inner_text("#every")
-        == f"Every reward r_h(s, a) of total at most 1: suboptimality at most {round_up(every.eps):.3g}."
+        == f"Every reward r_h(s, a) of total at most 1: suboptimality at most {round_up(every_reward.eps):.3g}."
     )
-    assert page.inner_text("#every-need") == f"{every.forecast}."
+    assert page.inner_text("#every-need") == f"{every_reward.forecast}."
     assert page.inner_text("#confidence") == "95% confidence"
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("facts", "expected"),
     [
         (
             {"is_vacuous": True, "forecast": ""},
@@ -103,26 +110,26 @@ def test_what_is_proved_of_every_painting_stands_beside_it(grid: Playground, vis
     ],
 )
 def test_what_is_not_proved_is_not_told(
-    grid: Playground, visit: Visit, told: dict[str, Any], said: str
+    grid: Playground, visit: Visit, facts: dict[str, Any], expected: str
 ) -> None:
     page = visit(grid.address)
-    page.route("**/api/problem", lambda route: route.fulfill(json=route.fetch().json() | told))
+    page.route("**/api/problem", lambda route: route.fulfill(json=route.fetch().json() | facts))
     page.reload()
-    settled(page)
-    assert page.is_visible("#certificates") == bool(said)
-    if said:
-        assert page.inner_text("#every") == said
+    wait_until_settled(page)
+    assert page.is_visible("#certificates") == bool(expected)
+    if expected:
+        assert page.inner_text("#every") == expected
         assert not page.is_visible("#every-need")
-    assert ("Warning: model rejected" in page.inner_text("#about")) == (not said)
+    assert ("Warning: model rejected" in page.inner_text("#about")) == (not expected)
 
 
-@pytest.mark.parametrize(("gap", "said"), [(3e-10, "3e-10"), (0.04121, "0.0413")])
-def test_a_tiny_gap_is_told_as_a_gap(grid: Playground, visit: Visit, gap: float, said: str) -> None:
+@pytest.mark.parametrize(("gap", "gap_text"), [(3e-10, "3e-10"), (0.04121, "0.0413")])
+def test_a_tiny_gap_is_told_as_a_gap(grid: Playground, visit: Visit, gap: float, gap_text: str) -> None:
     page = visit(f"{grid.address}#when=end&paint=")
     page.route("**/api/plan", lambda route: route.fulfill(json=route.fetch().json() | {"gap": gap}))
     drag(page, 9)
-    wanted = f"Suboptimality at most {said} (95% confidence, any stopping time)."
-    assert page.inner_text("#proof") == wanted
+    expected = f"Suboptimality at most {gap_text} (95% confidence, any stopping time)."
+    assert page.inner_text("#proof") == expected
 
 
 def test_the_line_under_the_map_follows_the_paint_and_the_plan(grid: Playground, visit: Visit) -> None:
@@ -132,19 +139,19 @@ def test_the_line_under_the_map_follows_the_paint_and_the_plan(grid: Playground,
     assert page.inner_text("#here") == "cell (1, 1) · reward 0"
     page.mouse.down()
     page.mouse.up()
-    settled(page)
-    here = r"cell \(1, 1\) · reward 1 · [\d.]+ % of the time · value "
-    assert re.match(f"{here}1 · ", page.inner_text("#here"))
+    wait_until_settled(page)
+    cell_text = r"cell \(1, 1\) · reward 1 · [\d.]+ % of the time · value "
+    assert re.match(f"{cell_text}1 · ", page.inner_text("#here"))
     page.keyboard.press("Control+z")
-    settled(page)
+    wait_until_settled(page)
     assert page.inner_text("#here") == "cell (1, 1) · reward 0"
     page.keyboard.press("Control+Shift+Z")
     page.evaluate(
         "document.getElementById('step').focus({ preventScroll: true })"
     )  # the map stays under the pointer
     page.keyboard.press("Home")
-    settled(page)
-    assert re.match(rf"{here}0\.", page.inner_text("#here"))
+    wait_until_settled(page)
+    assert re.match(rf"{cell_text}0\.", page.inner_text("#here"))
     page.mouse.move(*cell(page, 0))
     assert f"value {plan(grid, [9]).value:#.3g}" in page.inner_text("#here")
 
@@ -161,7 +168,7 @@ def pointer(page: Any, s: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("paint", "kept", "left_out"),
+    ("paint", "expected", "left_out"),
     [
         ("999", "", "999"),
         ("3x2", "", "3x2"),
@@ -174,10 +181,10 @@ def pointer(page: Any, s: int) -> dict[str, Any]:
     ],
 )
 def test_what_does_not_fit_is_left_out_and_told(
-    grid: Playground, visit: Visit, paint: str, kept: str, left_out: str
+    grid: Playground, visit: Visit, paint: str, expected: str, left_out: str
 ) -> None:
     page = visit(f"{grid.address}#when=end&paint={paint}")
-    assert painted(page) == kept
+    assert painted(page) == expected
     assert page.inner_text("#misfits") == f"{LEFT_OUT}{left_out}."
 
 
@@ -188,7 +195,7 @@ def test_other_parts_that_do_not_fit_are_told_too(grid: Playground, visit: Visit
     drag(page, 0)
     assert page.url.endswith("#when=end&paint=0,3")
     page.evaluate("location.hash = '#nonsense'")
-    until(page, "document.getElementById('misfits').textContent.includes('nonsense')")
+    wait_for(page, "document.getElementById('misfits').textContent.includes('nonsense')")
     assert page.inner_text("#misfits") == f"{LEFT_OUT}nonsense."
     assert page.inner_text("#value") != "–"
 

@@ -104,8 +104,8 @@ def with_cells(problem: Problem, env: Any) -> Problem:
     """The problem with what is assumed of the cells of an environment, if it has any."""
     from horizonfree.problems.gymnasium.discretize import cell_layout
 
-    found = cell_layout(env, problem.num_states, problem.num_actions)
-    return problem._replace(layout={**problem.layout, **found}, recipe=None) if found else problem
+    layout = cell_layout(env, problem.num_states, problem.num_actions)
+    return problem._replace(layout={**problem.layout, **layout}, recipe=None) if layout else problem
 
 
 def _layout(env: "gymnasium.Env[Any, Any]", S: int, encode: Encode | None, has_start: bool) -> dict[str, Any]:
@@ -131,9 +131,9 @@ def _time_limit(env: "gymnasium.Env[Any, Any]") -> int:
 
 def _start(env: "gymnasium.Env[Any, Any]", S: int, encode: Encode | None) -> int | Float[np.ndarray, " S"]:
     """The start that the environment declares, or that its resets lead to."""
-    declared = getattr(env.unwrapped, "initial_state_distrib", None)
-    if encode is None and declared is not None and np.shape(declared) == (S,):
-        return np.asarray(declared, np.float64)
+    distribution = getattr(env.unwrapped, "initial_state_distrib", None)
+    if encode is None and distribution is not None and np.shape(distribution) == (S,):
+        return np.asarray(distribution, np.float64)
     first = sorted({encoded_state(env, env.reset(seed=seed)[0], encode, S) for seed in range(NUM_RESETS)})
     if len(first) > 1:
         raise OptionError(
@@ -159,10 +159,10 @@ def _terminal(env: "gymnasium.Env[Any, Any]", S: int, start: Any) -> list[int]:
     if rho is None:
         rho = np.zeros(S) if isinstance(start, str) else start_distribution(start, S)
     ended = ended_in([table], np.asarray(rho) > 0)
-    both = np.flatnonzero(ended >= S)
-    if both.size:
+    at_random = np.flatnonzero(ended >= S)
+    if at_random.size:
         raise ModelError(
-            f"state {both[0]} ends some episodes that enter it and not others; pass terminal='unknown' (at the shell "
-            "--param terminal=unknown), so that every state may end an episode or not"
+            f"state {at_random[0]} ends some episodes that enter it and not others; pass terminal='unknown' "
+            "(at the shell --param terminal=unknown), so that every state may end an episode or not"
         )
     return np.flatnonzero(ended == np.arange(S)).tolist()

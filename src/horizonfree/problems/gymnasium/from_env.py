@@ -120,12 +120,12 @@ def kernel_from(table: Table, value: np.ndarray, ended: Int[np.ndarray, " S"]) -
     S, A = table.num_states, table.num_actions
     total = S + num_copies(ended)
     is_final = np.append(ended == np.arange(S), np.ones(total - S, bool))
-    keep = (value > 0) & ~is_final[table.s]
+    is_kept = (value > 0) & ~is_final[table.s]
     final = np.flatnonzero(np.repeat(is_final, A))
-    row = np.concatenate([(table.s * A + table.a)[keep], final])
-    column = np.concatenate([next_states(ended, table.s_next, table.ends)[keep], final // A])
+    row = np.concatenate([(table.s * A + table.a)[is_kept], final])
+    column = np.concatenate([next_states(ended, table.s_next, table.ends)[is_kept], final // A])
     kernel = scipy.sparse.csr_array(
-        (np.concatenate([value[keep], np.ones(len(final))]), (row, column)), (total * A, total)
+        (np.concatenate([value[is_kept], np.ones(len(final))]), (row, column)), (total * A, total)
     )
     kernel.sum_duplicates()
     return kernel
@@ -192,17 +192,22 @@ def from_gymnasium(
         raise OptionError("weights= is for a list of environments; one environment has its own truth")
     if not envs:
         raise ShapeError("the list of environments is empty; give at least one")
-    bare = [_make(e, make_kwargs) for e in envs]
-    S = getattr(getattr(bare[0], "observation_space", None), "n", None)
-    start = start if S is None else start_of_layout(layout_of(bare[0], S), start, int(S))
-    base = None if is_list else _slippery_base(bare[0], start)
+    unwrapped = [_make(e, make_kwargs) for e in envs]
+    S = getattr(getattr(unwrapped[0], "observation_space", None), "n", None)
+    start = start if S is None else start_of_layout(layout_of(unwrapped[0], S), start, int(S))
+    base = None if is_list else _slippery_base(unwrapped[0], start)
     is_tabular = base is None and not is_list
-    base = base or _mixture_of(bare, start, weights, _distinct_names(bare) if is_list else None)
-    layout = layout_of(bare[0], base.kernels[0].shape[1])
+    base = base or _mixture_of(unwrapped, start, weights, _distinct_names(unwrapped) if is_list else None)
+    layout = layout_of(unwrapped[0], base.kernels[0].shape[1])
     if base.ended is not None:
         layout[ENDED] = base.ended
         layout |= _names_of_copies(base)
-    settings: dict[str, Any] = {"horizon": horizon, "start": base.rho, "name": _name(bare), "layout": layout}
+    settings: dict[str, Any] = {
+        "horizon": horizon,
+        "start": base.rho,
+        "name": _name(unwrapped),
+        "layout": layout,
+    }
     if is_tabular:
         P = base.kernels[0].toarray()
         P = P.reshape(P.shape[1], -1, P.shape[1])
@@ -214,8 +219,10 @@ def from_gymnasium(
         return problem
     start_entry = {} if start is None else {"start": np.asarray(start).tolist()}
     parameters = {"horizon": horizon, **start_entry, **make_kwargs}
-    if _kind(bare[0]) == "FrozenLakeEnv" and make_kwargs.get("map_name", "") is None:  # a map drawn at random
-        desc = ["".join(row) for row in bare[0].desc.astype(str)]
+    if (
+        _kind(unwrapped[0]) == "FrozenLakeEnv" and make_kwargs.get("map_name", "") is None
+    ):  # a map drawn at random
+        desc = ["".join(row) for row in unwrapped[0].desc.astype(str)]
         parameters = {**parameters, "desc": desc}
     return problem._replace(recipe={"name": f"gymnasium:{env}", "parameters": parameters})
 
@@ -254,16 +261,16 @@ def _slippery_base(env: Any, start: Any) -> Base | None:
     """
     if _kind(env) not in SLIPPERY:
         return None
-    own, slippery = read_table(env), read_table(type(env)(**SLIPPERY[_kind(env)](env)))
-    rho = start_of(env, start, own.num_states)
+    table, slippery = read_table(env), read_table(type(env)(**SLIPPERY[_kind(env)](env)))
+    rho = start_of(env, start, table.num_states)
     ended = ended_in([slippery], rho > 0)
     row = slippery.s * slippery.num_actions + slippery.a
     is_single = np.bincount(row)[row] == 1
     num = int(slippery.j.max()) + 1
     kernels = [kernel_from(slippery, ((slippery.j == j) | is_single) * 1.0, ended) for j in range(num)]
-    truth = kernel_from(own, own.p, ended)
-    full = np.flatnonzero(own.j == num - 1)[:1]  # the first row with every outcome, if there is one
-    mixed = [own.p[last - num + 1 : last + 1] for last in full]
+    truth = kernel_from(table, table.p, ended)
+    full = np.flatnonzero(table.j == num - 1)[:1]  # the first row with every outcome, if there is one
+    mixed = [table.p[last - num + 1 : last + 1] for last in full]
     for weights in [*mixed, *np.eye(num)]:
         if abs(sum(w * K for w, K in zip(weights, kernels)) - truth).max() <= TOLERANCE:
             initial = np.append(rho, np.zeros(num_copies(ended)))
@@ -285,11 +292,11 @@ def _fickle(base: Base, probability: float) -> Base:
         s = row // A
         is_moment = (s // 4 % 5 == 4) & (s // 20 != s_next // 20)
         unchanged = np.where(is_moment, s_next + S, s_next)
-        others = [(s_next - s_next % 4 + (s_next + turn) % 4)[is_moment] + S for turn in (1, 2, 3)]
+        destinations = [(s_next - s_next % 4 + (s_next + turn) % 4)[is_moment] + S for turn in (1, 2, 3)]
         resolved = (row + S * A, s_next + S, kernel.data)
         unmoved = (row[~is_moment], s_next[~is_moment], kernel.data[~is_moment])
-        moved = [(row[is_moment], to, kernel.data[is_moment] / 3) for to in others]
-        for parts in ([(row, unchanged, kernel.data), resolved], [unmoved, *moved, resolved]):
+        changed_rows = [(row[is_moment], to, kernel.data[is_moment] / 3) for to in destinations]
+        for parts in ([(row, unchanged, kernel.data), resolved], [unmoved, *changed_rows, resolved]):
             i, to, value = (np.concatenate(column) for column in zip(*parts))
             kernels.append(scipy.sparse.csr_array((value, (i, to)), (2 * S * A, 2 * S)))
     weights = np.outer(base.weights, [1 - probability, probability]).ravel()
@@ -316,7 +323,7 @@ def _mixture_of(envs: list[Any], start: Any, weights: Any, names: list[str] | No
     if all(np.abs(rho - starts[0]).max() <= TOLERANCE for rho in starts):
         return Base(kernels, starts[0], weights, names, ended)
     rows, S = kernels[0].shape
-    drawn = [
+    kernel_list = [
         scipy.sparse.csr_array(
             scipy.sparse.block_array(
                 [[kernel, scipy.sparse.csr_array((rows, 1))], [np.tile(rho, (rows // S, 1)), None]]
@@ -324,7 +331,7 @@ def _mixture_of(envs: list[Any], start: Any, weights: Any, names: list[str] | No
         )
         for kernel, rho in zip(kernels, starts)
     ]
-    return Base(drawn, np.eye(S + 1)[S], weights, names, ended)
+    return Base(kernel_list, np.eye(S + 1)[S], weights, names, ended)
 
 
 def _names_of_copies(base: Base) -> dict[str, Any]:

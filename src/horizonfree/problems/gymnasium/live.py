@@ -65,16 +65,17 @@ def check_env_matches(
     check_encode(encode)
     sizes = {"action": space.num_actions}
     if encode is None:
-        own = getattr(env.observation_space, "n", None)
-        added = int(has_drawn_start(env, space, num_copies))
-        hidden = 0 if own == space.num_states else num_copies
-        sizes["observation"] = space.num_states - added - hidden
+        num_observations = getattr(env.observation_space, "n", None)
+        num_added = int(has_drawn_start(env, space, num_copies))
+        hidden = 0 if num_observations == space.num_states else num_copies
+        sizes["observation"] = space.num_states - num_added - hidden
     for kind, size in sizes.items():
-        own = getattr(env, f"{kind}_space")
-        if not isinstance(own, Discrete) or own.n != size:
+        own_space = getattr(env, f"{kind}_space")
+        if not isinstance(own_space, Discrete) or own_space.n != size:
             advice = "" if kind == "action" else "; pass encode= to turn observations into states"
             raise ShapeError(
-                f"the {kind} space of the environment is {own}, but the model class needs Discrete({size}){advice}"
+                f"the {kind} space of the environment is {own_space}, but the model class needs "
+                f"Discrete({size}){advice}"
             )
 
 
@@ -178,8 +179,8 @@ def attempt(
             elif h == 0 and is_drawn:
                 s[1] = encoded_state(env, observation, encode, S)
             else:
-                observation, paid, is_over, is_cut, _ = env.step(first_action + action)
-                rewards[h] = _payment(paid)
+                observation, reward, is_over, is_cut, _ = env.step(first_action + action)
+                rewards[h] = _payment(reward)
                 j[h] = IMPOSSIBLE  # unless it is a state of the class
                 s[h + 1] = encoded_state(env, observation, encode, S)
                 _check_ending(endings, space, int(s[h + 1]), bool(is_over), h)
@@ -249,11 +250,13 @@ def check_endings(
             break
     if not message and end is not None:
         final, h = end
-        left = (np.asarray(counts[final]) * (np.asarray(space.succ[final]) != final)).sum()
-        left += (leaves & (s[:-1] == final)).sum()
-        if left:
+        num_left = (np.asarray(counts[final]) * (np.asarray(space.succ[final]) != final)).sum()
+        num_left += (leaves & (s[:-1] == final)).sum()
+        if num_left:
             name = f"state {space.id_of(final)}"
-            message = f"ended in {name} after {h + 1} steps, but {left} times earlier it went on from there"
+            message = (
+                f"ended in {name} after {h + 1} steps, but {num_left} times earlier it went on from there"
+            )
     if not message:
         return attempted
     error = ModelError(
@@ -285,8 +288,8 @@ def state_of(env: "gymnasium.Env[Any, Any]", observation: Any) -> int:
 
 def has_drawn_start(env: "gymnasium.Env[Any, Any]", space: Space, num_copies: int) -> bool:
     """Whether the start is an added state, numbered last, from which the first state is drawn."""
-    own = getattr(env.observation_space, "n", None)
-    return bool(space.start == space.num_states - 1 and own == space.num_states - 1 - num_copies)
+    num_observations = getattr(env.observation_space, "n", None)
+    return bool(space.start == space.num_states - 1 and num_observations == space.num_states - 1 - num_copies)
 
 
 def _slot(space: Space, s: int, a: int, s_next: int) -> int:
@@ -347,13 +350,13 @@ def rollout(
         rule = policy[h, row(states)]
         a = int(rule if rule.ndim == 0 else rng.choice(A, p=rule / rule.sum()))
         action = int(a if space.acts is None else space.acts[states[-1], a])
-        observation, paid, is_over, is_cut, _ = env.step(int(env.action_space.start) + action)
+        observation, reward, is_over, is_cut, _ = env.step(int(env.action_space.start) + action)
         state = encoded_state(env, observation, encode, S)
         if is_over and copies and state < len(ended) and ended[state] >= 0:
             state = int(ended[state])
         states.append(state)
         actions.append(a)
-        rewards.append(float(paid))
+        rewards.append(float(reward))
         if is_over or is_cut:
             break
     return Rollout(np.array(states), np.array(actions, int), np.array(rewards), bool(is_over))
@@ -362,7 +365,7 @@ def rollout(
 def _local_number(env: Any, state_ids: Int[np.ndarray, " S"], observation: Any) -> int:
     """The number in a part of a problem of an observed state of the whole problem."""
     state = state_of(env, observation)
-    place = np.flatnonzero(state_ids == state)
-    if not place.size:
+    positions = np.flatnonzero(state_ids == state)
+    if not positions.size:
         raise ModelError(f"the environment is in state {state}, which is not in this part of the problem")
-    return int(place[0])
+    return int(positions[0])

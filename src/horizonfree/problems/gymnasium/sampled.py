@@ -106,9 +106,9 @@ class _EnvSampler:
     def _step(self, s: int, a: int) -> tuple[int, bool]:
         first = int(self._env.action_space.start)
         observation, _, is_over, is_cut, _ = self._env.step(first + a)
-        to = self._state(observation)
-        self.counts[s, a, to + (len(self.counts) if is_over else 0)] += 1
-        return to, bool(is_over or is_cut)
+        successor = self._state(observation)
+        self.counts[s, a, successor + (len(self.counts) if is_over else 0)] += 1
+        return successor, bool(is_over or is_cut)
 
 
 def _sizes(env: Any, num_states: int | None, encode: Encode | None) -> tuple[int, int]:

@@ -15,7 +15,10 @@ def deterministic(target: Int[np.ndarray, "d S A"]) -> "list[scipy.sparse.csr_ar
     """Sparse kernels [S*A, S] that lead from (s, a) to one state."""
     _, S, A = target.shape
     first = np.arange(S * A + 1)
-    return [scipy.sparse.csr_array((np.ones(S * A), to.ravel(), first), shape=(S * A, S)) for to in target]
+    return [
+        scipy.sparse.csr_array((np.ones(S * A), successors.ravel(), first), shape=(S * A, S))
+        for successors in target
+    ]
 
 
 def line(S: int, actions: list[str]) -> dict[str, Any]:
@@ -41,9 +44,9 @@ def river_swim(
     hold = 1 - forward - backward
     check_at_least("1 - forward - backward", hold, 0, "it is the probability to hold")
     s = np.arange(states)
-    back = np.maximum(s - 1, 0)
-    swim = [np.minimum(s + 1, states - 1), s, back]
-    target = np.array([np.stack([back, to], axis=1) for to in swim])
+    backward_state = np.maximum(s - 1, 0)
+    swim = [np.minimum(s + 1, states - 1), s, backward_state]
+    target = np.array([np.stack([backward_state, forward], axis=1) for forward in swim])
     return Mixture.from_kernels(
         dict(zip(["forward", "hold", "back"], deterministic(target), strict=True)),
         horizon=horizon,
@@ -128,8 +131,8 @@ def grid(is_free: Bool[np.ndarray, "rows columns"]) -> Grid:
     cells = np.stack([column, row], axis=1)
     index = np.full((is_free.shape[0] + 2, is_free.shape[1] + 2), -1)
     index[row + 1, column + 1] = np.arange(len(cells))
-    after = cells[:, None, :] + MOVES
-    target = index[after[..., 1] + 1, after[..., 0] + 1]
+    next_cells = cells[:, None, :] + MOVES
+    target = index[next_cells[..., 1] + 1, next_cells[..., 0] + 1]
     stay = np.arange(len(cells))[:, None]
     return Grid(cells, np.where(target >= 0, target, stay))
 
@@ -146,8 +149,8 @@ def slip_features(
 
 def slip_names(zones: int) -> list[str]:
     """Names of the features of `slip_features`."""
-    where = [""] if zones == 1 else [f"zone {z + 1}, " for z in range(zones)]
-    return [f"{zone}{what}" for zone in where for what in ("as intended", "astray")]
+    prefixes = [""] if zones == 1 else [f"zone {z + 1}, " for z in range(zones)]
+    return [f"{zone}{outcome}" for zone in prefixes for outcome in ("as intended", "astray")]
 
 
 @problem("zoned-grid")

@@ -15,9 +15,9 @@ from horizonfree.problems.registry import Between, Horizon, Seed, problem
 def input_models(num: int, low: float, high: float, most: int) -> Float[np.ndarray, "{num} {most+1}"]:
     """Poisson distributions with means spread from low to high; `most` takes the mass beyond it."""
     mean = np.linspace(low, high, num)[:, None]
-    few = np.arange(most)
+    counts = np.arange(most)
     special = scipy.special
-    pmf = np.exp(special.xlogy(few, mean) - special.gammaln(few + 1) - mean)
+    pmf = np.exp(special.xlogy(counts, mean) - special.gammaln(counts + 1) - mean)
     return np.concatenate([pmf, special.pdtrc(most - 1, mean)], axis=1)
 
 
@@ -58,9 +58,9 @@ def inventory(
     """
     demand = input_models(models, 1.0, 4.0, 8)
     stock, order, D = np.indices((capacity + 1, max_order + 1, demand.shape[1]))
-    after = np.maximum(np.minimum(stock + order, capacity) - D, 0)
+    next_stock = np.maximum(np.minimum(stock + order, capacity) - D, 0)
     return Mixture.from_kernels(
-        names_by_mean("demand", 1.0, 4.0, [kernel(stock, order, after, model[D]) for model in demand]),
+        names_by_mean("demand", 1.0, 4.0, [kernel(stock, order, next_stock, model[D]) for model in demand]),
         horizon=horizon,
         weights=np.random.default_rng(seed).dirichlet(np.ones(models)),
         states=[f"stock {s}" for s in range(capacity + 1)],
@@ -88,9 +88,11 @@ def queue(
     s, a, leaves, N = np.indices((capacity + 1, speeds, 2, arrivals.shape[1]))
     rate = (a + 1) / (speeds + 1)
     service = np.where(leaves, rate, 1 - rate)
-    after = np.minimum(np.maximum(s - leaves, 0) + N, capacity)
+    next_length = np.minimum(np.maximum(s - leaves, 0) + N, capacity)
     return Mixture.from_kernels(
-        names_by_mean("arrivals", 0.2, 1.0, [kernel(s, a, after, service * model[N]) for model in arrivals]),
+        names_by_mean(
+            "arrivals", 0.2, 1.0, [kernel(s, a, next_length, service * model[N]) for model in arrivals]
+        ),
         horizon=horizon,
         weights=np.random.default_rng(seed).dirichlet(np.ones(models)),
         states=[f"{s} waiting" for s in range(capacity + 1)],

@@ -98,13 +98,13 @@ def vtr_lower_bound(
     A = len(actions)
     h, a, i = (x.ravel() for x in np.indices((H, A, dim - 1)))
     block = 1 + h * (dim - 1) + i
-    step, at = (x.ravel() for x in np.indices((H, A)))
+    step, action = (x.ravel() for x in np.indices((H, A)))
     end, b = np.repeat([H, H + 1], A), np.tile(np.arange(A), 2)
     parts = [
         (h, a, h + 1, block, -beta * actions[a, i]),
         (h, a, np.full(h.size, H + 1), block, beta * actions[a, i]),
-        (step, at, step + 1, np.zeros(H * A, int), np.full(H * A, alpha * (1 - delta))),
-        (step, at, np.full(H * A, H + 1), np.zeros(H * A, int), np.full(H * A, alpha * delta)),
+        (step, action, step + 1, np.zeros(H * A, int), np.full(H * A, alpha * (1 - delta))),
+        (step, action, np.full(H * A, H + 1), np.zeros(H * A, int), np.full(H * A, alpha * delta)),
         (end, b, end, np.zeros(2 * A, int), np.full(2 * A, alpha)),
     ]
     mu = Delta * random_signs(seed, H * (dim - 1))
@@ -166,14 +166,14 @@ def random_mixture(
     Source: this library; a Garnet problem (Bhatnagar et al. 2009) for each base kernel.
     """
     check_at_least("states", states, successors, "successors are different states")
-    stored = states if 2 * successors > states else successors  # as in features.pack
-    features.check_size(states, actions, stored, dim)
+    width = states if 2 * successors > states else successors  # as in features.pack
+    features.check_size(states, actions, width, dim)
     rng = np.random.default_rng(seed)
     rows = states * actions
-    to = np.concatenate([rng.choice(states, successors, replace=False) for _ in range(rows)])
+    succ = np.concatenate([rng.choice(states, successors, replace=False) for _ in range(rows)])
     first = np.arange(rows + 1) * successors
     kernels = [
-        scipy.sparse.csr_array((p.ravel(), to, first), shape=(rows, states))
+        scipy.sparse.csr_array((p.ravel(), succ, first), shape=(rows, states))
         for p in rng.dirichlet(np.ones(successors), size=(dim, rows))
     ]
     weights = rng.dirichlet(np.ones(dim))
@@ -204,10 +204,10 @@ def linear_lock(
     for i, block in enumerate(np.arange(S).reshape(d, per_block)):
         mu[i, block] += (1 - leak) * rng.dirichlet(np.ones(per_block))
         mu[i, :per_block] += leak * rng.dirichlet(np.ones(per_block))
-    good = rng.integers(A, size=S)
+    right_action = rng.integers(A, size=S)
     for s, a in np.ndindex(S, A):
         z = s // per_block
-        if a == good[s]:
+        if a == right_action[s]:
             fails = rng.uniform(0, 2 * slip)
             phi[s, a, min(z + 1, d - 1)] += 1 - fails
             phi[s, a, 0] += fails

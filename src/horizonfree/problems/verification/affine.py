@@ -48,8 +48,8 @@ def _fraction(number: Any) -> Fraction:
     return Fraction(str(number).replace("(", "").replace(")", ""))
 
 
-def _without_zeros(found: Polynomial) -> Polynomial:
-    return {key: c for key, c in found.items() if c}
+def _without_zeros(polynomial: Polynomial) -> Polynomial:
+    return {key: c for key, c in polynomial.items() if c}
 
 
 def basis(functions: Iterable[Polynomial]) -> dict[Monomial, Polynomial]:
@@ -60,11 +60,11 @@ def basis(functions: Iterable[Polynomial]) -> dict[Monomial, Polynomial]:
     """
     result: dict[Monomial, Polynomial] = {}
     for key in {frozenset(f.items()) for f in functions}:
-        rest = _minus(dict(key), [(dict(key).get(m, ZERO), f) for m, f in result.items()])
-        if not rest:
+        remainder = _minus(dict(key), [(dict(key).get(m, ZERO), f) for m, f in result.items()])
+        if not remainder:
             continue
-        pivot = min(rest, key=degree)
-        unit = {m: c / rest[pivot] for m, c in rest.items()}
+        pivot = min(remainder, key=degree)
+        unit = {m: c / remainder[pivot] for m, c in remainder.items()}
         result = {m: _minus(f, [(f.get(pivot, ZERO), unit)]) for m, f in result.items()}
         result[pivot] = unit
     return {m: result[m] for m in sorted(result, key=degree)}

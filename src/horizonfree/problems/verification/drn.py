@@ -70,9 +70,9 @@ class _Reader:
         self.header: dict[str, str] = {}
         self.names: list[str] = []
 
-    def fail(self, why: str) -> NoReturn:
+    def fail(self, reason: str) -> NoReturn:
         """Refuse the line that was read last."""
-        raise OptionError(f"{self.file}, line {self.at}: {why}")
+        raise OptionError(f"{self.file}, line {self.at}: {reason}")
 
     def next_line(self) -> str | None:
         """The next line that is not empty; None at the end."""
@@ -89,13 +89,13 @@ class _Reader:
             line = self.next_line()
             if line is None:
                 self.fail("the file ends before @model")
-            key, _, rest = (x.strip() for x in line.partition(":"))
+            key, _, content = (x.strip() for x in line.partition(":"))
             if line == "@model":
                 return
             if line.startswith("//"):
                 continue
-            if key in _WITH_VALUE and rest:
-                self.header[key] = rest
+            if key in _WITH_VALUE and content:
+                self.header[key] = content
             elif line in _ON_NEXT_LINE:
                 self.at += 1  # which may be empty
                 self.header[line] = self.lines[self.at - 1].strip() if self.at <= len(self.lines) else ""
@@ -158,15 +158,15 @@ class _Reader:
 
     def read_state(self, line: str) -> None:
         """`state 3 [rewards] labels`."""
-        found = _STATE.fullmatch(line)
+        match = _STATE.fullmatch(line)
         s = len(self.first_choice)
-        if found is None:
+        if match is None:
             self.fail(f"{line[:60]!r} is no state; write it as: state {s} [rewards] labels")
-        if found[1] != str(s):
-            self.fail(f"state {found[1]} follows state {s - 1}; states are numbered from 0 without holes")
-        for label in found[3].split():
+        if match[1] != str(s):
+            self.fail(f"state {match[1]} follows state {s - 1}; states are numbered from 0 without holes")
+        for label in match[3].split():
             self.labels.setdefault(label.strip('"'), []).append(s)
-        self.of_state.append(self.rewards(found[2]))
+        self.of_state.append(self.rewards(match[2]))
         self.states.append("")
         self.line_of["state"].append(self.at)
         self.first_choice.append(len(self.actions))
@@ -184,23 +184,23 @@ class _Reader:
 
     def read_branch(self, line: str) -> None:
         """`5 : 0.3` or `5 : [0.2, 0.4]`."""
-        found = _BRANCH.fullmatch(line)
-        if found is None or not self.first_branch:
+        match = _BRANCH.fullmatch(line)
+        if match is None or not self.first_branch:
             self.fail(f"{line[:60]!r} is no transition of an action; write it as: 5 : 0.3, or 5 : [0.2, 0.4]")
-        if len(found[1]) > 9 or len(self.branches) >= MAX_MODEL_SIZE:
-            self.fail(f"state {found[1][:20]} or the number of transitions is too large")
-        low, high = (found[2], found[3]) if found[4] is None else (found[4], found[4])
+        if len(match[1]) > 9 or len(self.branches) >= MAX_MODEL_SIZE:
+            self.fail(f"state {match[1][:20]} or the number of transitions is too large")
+        low, high = (match[2], match[3]) if match[4] is None else (match[4], match[4])
         self.line_of["branch"].append(self.at)
-        self.branches.append((int(found[1]), self.number(low), self.number(high)))
+        self.branches.append((int(match[1]), self.number(low), self.number(high)))
 
     def rewards(self, text: str | None) -> list[float]:
         """As many numbers as there are rewards."""
         if text is None:
             return [0.0] * len(self.names)
-        found = [self.number(x) for x in text.split(",")] if text.strip() else []
-        if len(found) != len(self.names):
-            self.fail(f"[{text[:40]}] has {len(found)} rewards; @reward_models names {len(self.names)}")
-        return found
+        values = [self.number(x) for x in text.split(",")] if text.strip() else []
+        if len(values) != len(self.names):
+            self.fail(f"[{text[:40]}] has {len(values)} rewards; @reward_models names {len(self.names)}")
+        return values
 
     def number(self, text: str) -> float:
         """A finite number, or a fraction."""
@@ -262,16 +262,16 @@ def write_drn(model: ExplicitModel, path: Any) -> None:
     ]
     lines.append("@model")
 
-    def paid(rewards: np.ndarray) -> str:
+    def rewards_text(rewards: np.ndarray) -> str:
         return f" [{', '.join(map(_text, rewards))}]" if names else ""
 
     for s in range(S):
         marks = [*(["init"] if model.initial[s] else []), *(name for name, mask in labels.items() if mask[s])]
-        lines.append(f"state {s}{paid(of_state[:, s])}{''.join(f' {name}' for name in marks)}")
+        lines.append(f"state {s}{rewards_text(of_state[:, s])}{''.join(f' {name}' for name in marks)}")
         lines += [f"//[{model.states[s]}]"] if model.states else []
         for c in range(model.first_choice[s], model.first_choice[s + 1]):
             name = _action(model.actions[c]) if model.actions else "__NOLABEL__"
-            lines.append(f"\taction {name}{paid(of_choice[:, c])}")
+            lines.append(f"\taction {name}{rewards_text(of_choice[:, c])}")
             for b in range(model.first_branch[c], model.first_branch[c + 1]):
                 low, high = _text(model.low[b]), _text(model.high[b])
                 lines.append(f"\t\t{model.target[b]} : {f'[{low}, {high}]' if model.is_interval else low}")

@@ -122,16 +122,16 @@ class ExplicitModel(ReprMixin):
         """
         from horizonfree.problems.classes import Mixture
 
-        where, names = numbered_actions(self.first_choice, self.actions or [""] * self.num_choices)
+        action_numbers, names = numbered_actions(self.first_choice, self.actions or [""] * self.num_choices)
         prob = self.low if not self.is_interval else even(self)
         S, A = self.num_states, len(names)
-        row = (self.state_of * A + where)[self.choice_of]
+        row = (self.state_of * A + action_numbers)[self.choice_of]
         table = scipy.sparse.coo_array((prob, (row, self.target)), shape=(S * A, S))
         allowed = np.zeros((S, A), bool)
-        allowed[self.state_of, where] = True
+        allowed[self.state_of, action_numbers] = True
         rewards = {reward: np.zeros((S, A)) for reward in self.reward_names}
-        for reward, paid in rewards.items():
-            paid[self.state_of, where] = self.rewards(reward)
+        for reward, values in rewards.items():
+            values[self.state_of, action_numbers] = self.rewards(reward)
         result = Mixture.from_kernels(
             [table],
             horizon=horizon,
@@ -166,7 +166,7 @@ def check_model(
     where: the file that it was read from. lines: in which line each "state", "choice" and "branch" stands.
     """
 
-    def place(kind: str, i: int) -> str:
+    def line_text(kind: str, i: int) -> str:
         return f"{kind} {i}" + ("" if lines is None else f" (line {lines[kind][i]})")
 
     S, C, B = model.num_states, model.num_choices, len(model.target)
@@ -175,18 +175,18 @@ def check_model(
     for name, first, size in (("state", model.first_choice, C), ("choice", model.first_branch, B)):
         if first[0] != 0 or first[-1] != size or (np.diff(first) < 1).any():
             bad = np.flatnonzero(np.diff(first) < 1)
-            which = f"{place(name, int(bad[0]))} has none" if len(bad) else "they end elsewhere"
+            which = f"{line_text(name, int(bad[0]))} has none" if len(bad) else "they end elsewhere"
             raise ShapeError(f"{where}: each {name} needs something to follow; {which}")
     if B and not (0 <= model.target.min() and model.target.max() < S):
         b = int(np.flatnonzero((model.target < 0) | (model.target >= S))[0])
         raise ShapeError(
-            f"{where}: {place('branch', b)} leads to state {model.target[b]}; states are 0 to {S - 1}"
+            f"{where}: {line_text('branch', b)} leads to state {model.target[b]}; states are 0 to {S - 1}"
         )
     is_range = (model.low >= -TOLERANCE) & (model.low <= model.high) & (model.high <= 1 + TOLERANCE)
     if not is_range.all():
         b = int(np.flatnonzero(~is_range)[0])
         raise KernelError(
-            f"{where}: {place('branch', b)}, to state {model.target[b]}, has probability [{model.low[b]:.6g}, "
+            f"{where}: {line_text('branch', b)}, to state {model.target[b]}, has probability [{model.low[b]:.6g}, "
             f"{model.high[b]:.6g}]; it must be an interval in [0, 1]"
         )
     low, high = (np.add.reduceat(x, model.first_branch[:-1]) for x in (model.low, model.high))
@@ -195,12 +195,12 @@ def check_model(
         c = int(bad[0])
         sums = f"{low[c]:.10g}" if low[c] == high[c] else f"[{low[c]:.10g}, {high[c]:.10g}]"
         raise KernelError(
-            f"{where}: the probabilities of {place('choice', c)}, of state {model.state_of[c]}, sum to {sums}; that "
-            "must be 1"
+            f"{where}: the probabilities of {line_text('choice', c)}, of state {model.state_of[c]}, sum to "
+            f"{sums}; that must be 1"
         )
     rewards = [*model.state_rewards.items(), *model.choice_rewards.items()]
-    for name, paid in rewards:
-        if not np.isfinite(paid).all():
+    for name, values in rewards:
+        if not np.isfinite(values).all():
             raise OptionError(f"{where}: reward {name!r} has entries that are not finite")
     return model
 
@@ -289,9 +289,9 @@ class Lists:
         v = V[self.target]
         order = np.argsort(np.where(self.is_slot, -v if is_largest else v, np.inf), axis=1, kind="stable")
         slack = np.take_along_axis(self.slack, order, 1)
-        before = np.cumsum(slack, 1) - slack
-        more = np.clip(self.left[:, None] - before, 0.0, slack)
-        return np.asarray((self.low * v).sum(1) + (more * np.take_along_axis(v, order, 1)).sum(1))
+        slack_before = np.cumsum(slack, 1) - slack
+        added = np.clip(self.left[:, None] - slack_before, 0.0, slack)
+        return np.asarray((self.low * v).sum(1) + (added * np.take_along_axis(v, order, 1)).sum(1))
 
 
 def value(model: ExplicitModel, text: str, uncertainty: str = "robust") -> float:
@@ -306,13 +306,13 @@ def values(model: ExplicitModel, text: str, is_cooperative: bool = False) -> Flo
     best = np.maximum if result.is_max else np.minimum
     lists = Lists(model)
 
-    def back(V: np.ndarray, _: int) -> np.ndarray:
-        paid = result.paid if isinstance(result, Accumulated) else 0.0
+    def backup(V: np.ndarray, _: int) -> np.ndarray:
+        rewards = result.paid if isinstance(result, Accumulated) else 0.0
         return best.reduceat(
-            paid + lists.extreme(V, result.is_max == is_cooperative), model.first_choice[:-1]
+            rewards + lists.extreme(V, result.is_max == is_cooperative), model.first_choice[:-1]
         )
 
-    return _from_the_end(result, model.num_states, back)
+    return _from_the_end(result, model.num_states, backup)
 
 
 def values_of_policy(
@@ -321,20 +321,20 @@ def values_of_policy(
     """The largest or smallest probability of an event under one policy; choices: which choice a state takes."""
     lists = Lists(model)
 
-    def back(V: np.ndarray, h: int) -> np.ndarray:
+    def backup(V: np.ndarray, h: int) -> np.ndarray:
         return np.asarray(lists.extreme(V, is_largest)[choices[h]])
 
-    return _from_the_end(event, model.num_states, back)
+    return _from_the_end(event, model.num_states, backup)
 
 
-def _from_the_end(found: Event | Accumulated, S: int, back: Back) -> Float[np.ndarray, " S"]:
+def _from_the_end(objective: Event | Accumulated, S: int, backup: Back) -> Float[np.ndarray, " S"]:
     """From the last step to the first; states that decide an event keep its worth."""
-    if isinstance(found, Accumulated):
+    if isinstance(objective, Accumulated):
         is_open, V = np.ones(S, bool), np.zeros(S)
     else:
-        is_open = found.decided == OPEN
-        decided = np.where(found.decided == WON, found.pays.won, found.pays.lost)
-        V = np.where(is_open, found.pays.open, decided)
-    for h in range(found.steps - 1, -1, -1):
-        V = np.where(is_open, back(V, h), V)
+        is_open = objective.decided == OPEN
+        final = np.where(objective.decided == WON, objective.pays.won, objective.pays.lost)
+        V = np.where(is_open, objective.pays.open, final)
+    for h in range(objective.steps - 1, -1, -1):
+        V = np.where(is_open, backup(V, h), V)
     return V

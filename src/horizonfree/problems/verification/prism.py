@@ -86,24 +86,24 @@ def from_prism(
     (2, {'goal': [1]})
     """
     require(isinstance(kind, str) and kind in KINDS, "kind", kind, "'mixture' or 'table'")
-    declared = _declared(unknown)
+    declared = _declared_values(unknown)
     file = check_path(path)
-    built = _build(file, list(declared), dict(constants or {}))
+    sparse_model = _build(file, list(declared), dict(constants or {}))
     shared = {
         "horizon": horizon,
-        "start": start_of(built.initial),
-        "states": built.states,
-        "actions": built.actions,
-        "actions_allowed": built.allowed,
+        "start": start_of(sparse_model.initial),
+        "states": sparse_model.states,
+        "actions": sparse_model.actions,
+        "actions_allowed": sparse_model.allowed,
         "name": file.stem if name is None else name,
-        "layout": layout_of(built.labels, built.rewards),
+        "layout": layout_of(sparse_model.labels, sparse_model.rewards),
     }
     if kind == "table":
-        return _table(built, shared)
+        return _table(sparse_model, shared)
     values = {key: x for key, x in declared.items() if x is not None}
     if values:
-        return _mixture_of_values(built, values, list(declared), shared)
-    return _mixture_of_polynomials(built, shared)
+        return _mixture_of_values(sparse_model, values, list(declared), shared)
+    return _mixture_of_polynomials(sparse_model, shared)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,62 +123,67 @@ class Built:
     truth: dict[str, Fraction] | None
 
 
-def _mixture_of_polynomials(built: Built, shared: dict[str, Any]) -> Problem:
+def _mixture_of_polynomials(sparse_model: Built, shared: dict[str, Any]) -> Problem:
     """A mixture whose features are the coefficients of monomials."""
-    known: dict[str, Any] = {}
+    cache: dict[str, Any] = {}
     result = []
-    for function in built.functions:
+    for function in sparse_model.functions:
         text = str(function)
-        if text not in known:
-            known[text] = polynomial(function)
-        if known[text] is None:
+        if text not in cache:
+            cache[text] = polynomial(function)
+        if cache[text] is None:
             raise FeatureError(
                 f"the probability {text} is no polynomial in the unknown constants; declare values that they may have, "
                 "unknown={'p': [0.1, 0.2]}, or take kind='table'"
             )
-        result.append(known[text])
-    _check_sums(built, result)
+        result.append(cache[text])
+    _check_sums(sparse_model, result)
     span = basis(result)
     what = f"the probabilities are of {len(span)} independent polynomials in the unknown constants"
     check_size(len(span), MAX_FEATURES, what, "take kind='table', or fewer unknown constants", FeatureError)
     rows = [
-        (s, a, to, i, float(part[monomial]))
-        for s, a, to, part in zip(built.s, built.a, built.to, result)
+        (s, a, successors, i, float(part[monomial]))
+        for s, a, successors, part in zip(sparse_model.s, sparse_model.a, sparse_model.to, result)
         for i, monomial in enumerate(span)
         if monomial in part
     ]
-    s, a, to, i, c = (np.array(column) for column in zip(*rows))
-    S, A = built.allowed.shape
+    s, a, successors, i, c = (np.array(column) for column in zip(*rows))
+    S, A = sparse_model.allowed.shape
     shape = (S, A, len(span))
-    bound = norm_bound(features.from_features((s, a, to, i, c), shape, built.allowed)[1]) * BOUND_MARGIN
+    bound = (
+        norm_bound(features.from_features((s, a, successors, i, c), shape, sparse_model.allowed)[1])
+        * BOUND_MARGIN
+    )
     if not np.isfinite(bound):
         raise FeatureError(
             "the probabilities leave some unknown constant without limits, so that it cannot be learnt; fix it"
         )
     truth = (
-        None if built.truth is None else [float(evaluate_polynomial(f, built.truth)) for f in span.values()]
+        None
+        if sparse_model.truth is None
+        else [float(evaluate_polynomial(f, sparse_model.truth)) for f in span.values()]
     )
     shared["layout"] |= {"weights": [name_of(f) for f in span.values()]}
-    return Mixture.from_features((s, a, to, i, c), bound=bound, theta=truth, shape=shape, **shared)
+    return Mixture.from_features((s, a, successors, i, c), bound=bound, theta=truth, shape=shape, **shared)
 
 
-def _check_sums(built: Built, found: list[Polynomial]) -> None:
+def _check_sums(sparse_model: Built, polynomials: list[Polynomial]) -> None:
     """The probabilities of each choice sum to 1 for all values of the constants."""
     sums: dict[tuple[int, int], Polynomial] = {}
-    for s, a, part in zip(built.s.tolist(), built.a.tolist(), found):
+    for s, a, part in zip(sparse_model.s.tolist(), sparse_model.a.tolist(), polynomials):
         total = sums.setdefault((s, a), {})
         for key, c in part.items():
             total[key] = total.get(key, ZERO) + c
     for (s, a), total in sums.items():
         if {key: c for key, c in total.items() if c} != {ONE: 1}:
             raise KernelError(
-                f"the probabilities of action {built.actions[a]!r} in state {s} sum to "
+                f"the probabilities of action {sparse_model.actions[a]!r} in state {s} sum to "
                 f"{name_of({key: c for key, c in total.items() if c})}; that must be 1 for all values of the constants"
             )
 
 
 def _mixture_of_values(
-    built: Built, values: dict[str, list[Fraction]], declared: list[str], shared: dict[str, Any]
+    sparse_model: Built, values: dict[str, list[Fraction]], declared: list[str], shared: dict[str, Any]
 ) -> Problem:
     """A mixture of the kernels of all combinations of declared values."""
     missing = [name for name in declared if name not in values]
@@ -191,51 +196,53 @@ def _mixture_of_values(
     check_size(len(grid), MAX_KERNELS, what, "declare fewer values")
     kernels = {", ".join(f"{k}={float(x):g}" for k, x in point.items()): point for point in grid}
     weights = None
-    if built.truth is not None:
-        if built.truth not in grid:
+    if sparse_model.truth is not None:
+        if sparse_model.truth not in grid:
             raise OptionError(
-                f"the truth {_floats(built.truth)} is none of the declared values; add it, or leave it out"
+                f"the truth {_floats(sparse_model.truth)} is none of the declared values; add it, or leave it out"
             )
-        weights = [float(point == built.truth) for point in kernels.values()]
+        weights = [float(point == sparse_model.truth) for point in kernels.values()]
     return Mixture.from_kernels(
-        {key: _kernel(built, x) for key, x in kernels.items()}, weights=weights, **shared
+        {key: _kernel(sparse_model, x) for key, x in kernels.items()}, weights=weights, **shared
     )
 
 
-def _table(built: Built, shared: dict[str, Any]) -> Problem:
+def _table(sparse_model: Built, shared: dict[str, Any]) -> Problem:
     """The model's possible transitions, with probabilities only where the truth is given."""
-    is_known = built.truth is not None
+    is_known = sparse_model.truth is not None
     if is_known:
-        kernel = _kernel(built, built.truth or {})
+        kernel = _kernel(sparse_model, sparse_model.truth or {})
         if (kernel.data <= 0).any():
             raise KernelError("with these values of the constants a possible transition has probability 0")
     else:
-        kernel = _sparse(built, np.ones(len(built.s)))
+        kernel = _sparse(sparse_model, np.ones(len(sparse_model.s)))
         kernel = scipy.sparse.diags_array(1 / np.maximum(kernel.sum(1), 1)) @ kernel
     problem = Mixture.from_kernels([kernel], weights=[1.0] if is_known else None, **shared)
     return problem.as_tabular(support="given")
 
 
-def _kernel(built: Built, values: dict[str, Fraction]) -> Any:
+def _kernel(sparse_model: Built, values: dict[str, Fraction]) -> Any:
     """The transition probabilities for values of the constants, [S*A, S]."""
-    known: dict[str, float] = {}
-    for function in built.functions:
+    cache: dict[str, float] = {}
+    for function in sparse_model.functions:
         text = str(function)
-        if text not in known:
-            known[text] = float(evaluate_function(function, values))
-    return _sparse(built, np.array([known[str(f)] for f in built.functions]))
+        if text not in cache:
+            cache[text] = float(evaluate_function(function, values))
+    return _sparse(sparse_model, np.array([cache[str(f)] for f in sparse_model.functions]))
 
 
-def _sparse(built: Built, prob: np.ndarray) -> Any:
-    S, A = built.allowed.shape
-    return scipy.sparse.coo_array((prob, (built.s * A + built.a, built.to)), shape=(S * A, S)).tocsr()
+def _sparse(sparse_model: Built, prob: np.ndarray) -> Any:
+    S, A = sparse_model.allowed.shape
+    return scipy.sparse.coo_array(
+        (prob, (sparse_model.s * A + sparse_model.a, sparse_model.to)), shape=(S * A, S)
+    ).tocsr()
 
 
 def _floats(values: Mapping[str, Fraction]) -> dict[str, float]:
     return {name: float(x) for name, x in values.items()}
 
 
-def _declared(unknown: Any) -> dict[str, list[Fraction] | None]:
+def _declared_values(unknown: Any) -> dict[str, list[Fraction] | None]:
     """The names of unknown constants, with their values where these are declared."""
     if isinstance(unknown, str):
         unknown = [unknown]
@@ -269,27 +276,30 @@ def _build(path: Path, unknown: list[str], constants: dict[str, Any]) -> Built:
     """The model, built by Storm with the unknown constants as parameters."""
     with needs_extra("storm", "PRISM and JANI models"):
         import stormpy
-    text, given = _without_values(path, unknown)
+    text, replaced = _without_values(path, unknown)
     model = _parse_model(stormpy, path, text)
-    known = {c.name: c for c in model.constants}
+    constants_by_name = {c.name: c for c in model.constants}
     for name in (*unknown, *constants):
-        if name not in known:
-            raise UnknownNameError(f"{path} has no constant {name!r}; {suggestion(name, known)}")
+        if name not in constants_by_name:
+            raise UnknownNameError(f"{path} has no constant {name!r}; {suggestion(name, constants_by_name)}")
     fixed = {
-        name: float(x) if isinstance(x, int) and str(known[name].type) == "rational" else x
+        name: float(x) if isinstance(x, int) and str(constants_by_name[name].type) == "rational" else x
         for name, x in constants.items()
         if name not in unknown
     }
-    defined = [name for name in fixed if known[name].defined]
+    defined = [name for name in fixed if constants_by_name[name].defined]
     if defined:
         raise OptionError(f"constant {defined[0]} has a value in {path}; leave it out of constants=")
-    needed = [name for name, c in known.items() if not (c.defined or name in fixed or name in unknown)]
-    if needed:
+    missing = [
+        name for name, c in constants_by_name.items() if not (c.defined or name in fixed or name in unknown)
+    ]
+    if missing:
         raise OptionError(
-            f"{path} leaves {', '.join(needed)} open; give constants={{{needed[0]!r}: ...}}, or unknown=[{needed[0]!r}]"
+            f"{path} leaves {', '.join(missing)} open; give constants={{{missing[0]!r}: ...}}, or "
+            f"unknown=[{missing[0]!r}]"
         )
-    given |= {name: _number(x, name) for name, x in constants.items() if name in unknown}
-    truth = given if set(given) == set(unknown) else None
+    replaced |= {name: _number(x, name) for name, x in constants.items() if name in unknown}
+    truth = replaced if set(replaced) == set(unknown) else None
     options = stormpy.BuilderOptions()
     options.set_build_all_labels()
     options.set_build_all_reward_models()
@@ -352,7 +362,7 @@ def _to_lists(model: Any, path: Path, truth: dict[str, Fraction] | None) -> Buil
         max(S, model.nr_transitions), MAX_MODEL_SIZE, f"{path} has {S:,} states", "take smaller constants"
     )
     first, names = [0], []
-    choice, s, to, functions = [], [], [], []
+    choice, s, successors, functions = [], [], [], []
     for state in model.states:
         for action in state.actions:
             c = first[-1] + action.id
@@ -360,13 +370,13 @@ def _to_lists(model: Any, path: Path, truth: dict[str, Fraction] | None) -> Buil
             for transition in action.transitions:
                 choice.append(c)
                 s.append(state.id)
-                to.append(transition.column)
+                successors.append(transition.column)
                 functions.append(transition.value)
         first.append(first[-1] + len(state.actions))
     of_choice, actions = numbered_actions(np.array(first), names)
-    state_of = np.repeat(np.arange(S), np.diff(first))
+    state_of_choice = np.repeat(np.arange(S), np.diff(first))
     allowed = np.zeros((S, len(actions)), bool)
-    allowed[state_of, of_choice] = True
+    allowed[state_of_choice, of_choice] = True
     labels = {
         str(label): _mask(model.labeling.get_states(label), S)
         for label in model.labeling.get_labels()
@@ -374,9 +384,9 @@ def _to_lists(model: Any, path: Path, truth: dict[str, Fraction] | None) -> Buil
     }
     initial = np.zeros(S, bool)
     initial[list(model.initial_states)] = True
-    rewards = _rewards(model, state_of, of_choice, allowed.shape)
+    rewards = _rewards(model, state_of_choice, of_choice, allowed.shape)
     states = _state_names(model)
-    arrays = np.array(s), of_choice[np.array(choice)], np.array(to)
+    arrays = np.array(s), of_choice[np.array(choice)], np.array(successors)
     return Built(*arrays, functions, initial, allowed, actions, states, labels, rewards, truth)
 
 
@@ -406,7 +416,7 @@ def _state_names(model: Any) -> list[str] | None:
 
 
 def _rewards(
-    model: Any, state_of: np.ndarray, of_choice: np.ndarray, shape: tuple[int, int]
+    model: Any, state_of_choice: np.ndarray, of_choice: np.ndarray, shape: tuple[int, int]
 ) -> dict[str, Any]:
     """Rewards [S, A] by name, those that do not depend on unknown constants."""
     result = {}
@@ -415,10 +425,10 @@ def _rewards(
         of_choices = _numbers(reward.state_action_rewards) if reward.has_state_action_rewards else None
         if reward.has_transition_rewards or np.isnan(of_states).any():
             continue
-        paid = of_states[state_of] + (0.0 if of_choices is None else of_choices)
-        if np.isfinite(paid).all():
+        payments = of_states[state_of_choice] + (0.0 if of_choices is None else of_choices)
+        if np.isfinite(payments).all():
             result[str(name) or "reward"] = np.zeros(shape)
-            result[str(name) or "reward"][state_of, of_choice] = paid
+            result[str(name) or "reward"][state_of_choice, of_choice] = payments
     return result
 
 

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 from jaxtyping import Bool, Float
 
-from horizonfree._validation import short_repr, suggestion
+from horizonfree._validation import reward_name, short_repr, suggestion
 from horizonfree.errors import OptionError, UnknownNameError
 from horizonfree.mdp.events import LOST, OPEN, WON, Event, Worth
 from horizonfree.mdp.space import MAX_HORIZON
@@ -66,36 +66,32 @@ class Property:
         if self.kind == "C":
             return Accumulated(problem.reward(self.reward), self.steps, is_max, self.text)
 
-        def named(name: str) -> Bool[np.ndarray, " S"]:
+        def states_named(name: str) -> Bool[np.ndarray, " S"]:
             result = np.zeros(problem.num_states, bool)
             result[problem.states_named(name)] = True
             return result
 
-        return self._event(problem.num_states, named, is_max)
+        return self._event(problem.num_states, states_named, is_max)
 
     def on_model(self, model: Any) -> Event | Accumulated:
         """The property on the states of an explicit model."""
         is_max = self._direction(model.num_choices == model.num_states)
         if self.kind == "C":
-            known = model.reward_names
-            name = known[0] if not self.reward and len(known) == 1 else self.reward
-            if name not in known:
-                there = suggestion(name, known) if known else "the model has no rewards"
-                raise UnknownNameError(f"there is no reward {short_repr(name)}; {there}")
+            name = reward_name(self.reward, model.reward_names, "the model has no rewards")
             return Accumulated(model.rewards(name), self.steps, is_max, self.text)
         states = list(model.states)
 
-        def named(name: str) -> Bool[np.ndarray, " S"]:
+        def states_named(name: str) -> Bool[np.ndarray, " S"]:
             if name in model.labels:
                 return np.asarray(model.labels[name])
             if name == "init":
                 return np.asarray(model.initial)
             if name not in states:
-                there = suggestion(name, [*model.labels, *states[:50]])
-                raise UnknownNameError(f"there is no label and no state {short_repr(name)}; {there}")
+                hint = suggestion(name, [*model.labels, *states[:50]])
+                raise UnknownNameError(f"there is no label and no state {short_repr(name)}; {hint}")
             return np.asarray(np.arange(len(states)) == states.index(name))
 
-        return self._event(model.num_states, named, is_max)
+        return self._event(model.num_states, states_named, is_max)
 
     def _direction(self, is_chain: bool) -> bool:
         if self.is_max is None and not is_chain:
@@ -104,14 +100,14 @@ class Property:
             )
         return self.is_max is not False
 
-    def _event(self, size: int, named: Any, is_max: bool) -> Event:
-        right = _evaluated(self.right, size, named)
-        left = _evaluated(self.left, size, named) if self.kind == "U" else np.ones(size, bool)
+    def _event(self, size: int, states_named: Any, is_max: bool) -> Event:
+        right = _evaluated(self.right, size, states_named)
+        is_left = _evaluated(self.left, size, states_named) if self.kind == "U" else np.ones(size, bool)
         if self.kind == "G":
-            decided = np.where(right, OPEN, LOST)
-            return Event(decided, self.steps, Worth(0.0, 0.0, 1.0), is_max, self.text)
-        decided = np.where(right, WON, np.where(left, OPEN, LOST))
-        return Event(decided, self.steps, Worth(1.0, 0.0, 0.0), is_max, self.text)
+            decisions = np.where(right, OPEN, LOST)
+            return Event(decisions, self.steps, Worth(0.0, 0.0, 1.0), is_max, self.text)
+        decisions = np.where(right, WON, np.where(is_left, OPEN, LOST))
+        return Event(decisions, self.steps, Worth(1.0, 0.0, 0.0), is_max, self.text)
 
 
 def property(text: Any) -> Property:
@@ -139,13 +135,14 @@ def property(text: Any) -> Property:
     if reward is not None:
         _refuse(text, 'P has no {"..."}')
     reader = _Reader(text, path)
-    left = () if reader.sees("F", "G") else reader.formula()
+    left_formula = () if reader.sees("F", "G") else reader.formula()
     kind, bound = reader.operator()
     right = reader.formula()
     reader.end()
-    if (kind == "U") != bool(left):
+    if (kind == "U") != bool(left_formula):
         _refuse(text, "U stands between two sets of states, F and G in front of one")
-    return Property(text, kind, _steps(text, *re.fullmatch(_BOUND, bound).groups()), is_max, left, right)  # type: ignore[union-attr]  # it was matched before
+    steps = _steps(text, *re.fullmatch(_BOUND, bound).groups())  # type: ignore[union-attr]  # it was matched before
+    return Property(text, kind, steps, is_max, left_formula, right)
 
 
 def _steps(text: str, sign: str, number: str) -> int:
@@ -155,23 +152,25 @@ def _steps(text: str, sign: str, number: str) -> int:
     return steps
 
 
-def _refuse(text: Any, why: str) -> NoReturn:
-    raise OptionError(f"the property {short_repr(text)} is not supported: {why}; supported are {SUPPORTED}")
+def _refuse(text: Any, reason: str) -> NoReturn:
+    raise OptionError(
+        f"the property {short_repr(text)} is not supported: {reason}; supported are {SUPPORTED}"
+    )
 
 
 class _Reader:
     """Recursive descent: implication, or, and, not, in rising order."""
 
     def __init__(self, text: str, path: str):
-        self.text, self.tokens, at = text, [], 0
-        while path[at:].strip():
-            result = _TOKEN.match(path, at)
+        self.text, self.tokens, position = text, [], 0
+        while path[position:].strip():
+            result = _TOKEN.match(path, position)
             if result is None:
-                _refuse(text, f"{path[at:].strip()[:30]!r} cannot be read")
+                _refuse(text, f"{path[position:].strip()[:30]!r} cannot be read")
             name, constant, sign, operator, bound = result.groups()
             kind = "name" if name else "constant" if constant else "sign" if sign else "operator"
             self.tokens.append((kind, name or constant or sign or operator, bound))
-            at = result.end()
+            position = result.end()
         self.at = 0
 
     def sees(self, *values: str) -> bool:
@@ -232,13 +231,13 @@ class _Reader:
         return (kind, value)
 
 
-def _evaluated(formula: tuple[Any, ...], size: int, named: Any) -> Bool[np.ndarray, " S"]:
+def _evaluated(formula: tuple[Any, ...], size: int, states_named: Any) -> Bool[np.ndarray, " S"]:
     kind, *parts = formula
     if kind == "constant":
         return np.full(size, parts[0] == "true")
     if kind == "name":
-        return np.asarray(named(parts[0]))
-    result = [_evaluated(part, size, named) for part in parts]
+        return np.asarray(states_named(parts[0]))
+    result = [_evaluated(part, size, states_named) for part in parts]
     if kind == "!":
         return ~result[0]
     return np.asarray(result[0] & result[1] if kind == "&" else result[0] | result[1])

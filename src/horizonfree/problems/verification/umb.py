@@ -69,9 +69,9 @@ class _Reader:
     def __init__(self, file: Path, members: Mapping[str, bytes]):
         self.file, self.members = file, members
 
-    def fail(self, name: str, why: str) -> NoReturn:
+    def fail(self, name: str, reason: str) -> NoReturn:
         """Refuse one file of the archive."""
-        raise OptionError(f"{self.file}, {name}: {why}")
+        raise OptionError(f"{self.file}, {name}: {reason}")
 
     def index(self) -> dict[str, Any]:
         """The content of index.json."""
@@ -90,17 +90,17 @@ class _Reader:
         content = self.members.get(name)
         if content is None:
             return None
-        wanted = size * np.dtype(kind).itemsize
-        if len(content) != wanted:
-            self.fail(name, f"it has {len(content):,} bytes; {size:,} numbers need {wanted:,}")
+        num_bytes = size * np.dtype(kind).itemsize
+        if len(content) != num_bytes:
+            self.fail(name, f"it has {len(content):,} bytes; {size:,} numbers need {num_bytes:,}")
         return np.frombuffer(content, kind)
 
     def bits(self, name: str, size: int) -> np.ndarray | None:
         """An array of bools."""
-        words = self.numbers(name, "<u8", -(-size // 64))
-        if words is None:
+        integers = self.numbers(name, "<u8", -(-size // 64))
+        if integers is None:
             return None
-        return np.unpackbits(words.view(np.uint8), bitorder="little")[:size].astype(bool)
+        return np.unpackbits(integers.view(np.uint8), bitorder="little")[:size].astype(bool)
 
     def offsets(self, name: str, size: int, end: int) -> np.ndarray:
         """The first part of each of `size` entries and the end, [size + 1]; one part each if there is no such file."""
@@ -112,19 +112,19 @@ class _Reader:
         return result.astype(np.int64)
 
     def intervals(
-        self, name: str, declared: Mapping[str, Any], size: int
+        self, name: str, type_entry: Mapping[str, Any], size: int
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Lower and upper ends of an array of numbers or intervals; None where there is no such file."""
-        kind = str(declared["type"])
-        if kind not in NUMBER_BITS or int(declared.get("size", NUMBER_BITS[kind])) != NUMBER_BITS[kind]:
-            self.fail("index.json", f"{name} is of type {dict(declared)}; supported are {NUMBER_BITS}")
+        kind = str(type_entry["type"])
+        if kind not in NUMBER_BITS or int(type_entry.get("size", NUMBER_BITS[kind])) != NUMBER_BITS[kind]:
+            self.fail("index.json", f"{name} is of type {dict(type_entry)}; supported are {NUMBER_BITS}")
         num_words = NUMBER_BITS[kind] // 64
         if kind.startswith("double"):
             result = self.numbers(name, "<f8", size * num_words)
             table = None if result is None else result.reshape(size, num_words)
         else:
-            words = self.numbers(name, "<i8", size * num_words)
-            table = None if words is None else _fractions(words.reshape(size, -1, 2))
+            integers = self.numbers(name, "<i8", size * num_words)
+            table = None if integers is None else _fractions(integers.reshape(size, -1, 2))
         if table is None:
             return None
         if not np.isfinite(table).all():
@@ -150,10 +150,10 @@ class _Reader:
             self.fail("index.json", "only MDPs and Markov chains in discrete time are supported")
         sizes = [self.size(system, key) for key in ("#states", "#choices", "#branches")]
         S, C, B = sizes
-        declared = system.get("branch-probability-type")
-        if declared is None:
+        type_entry = system.get("branch-probability-type")
+        if type_entry is None:
             self.fail("index.json", "it has no probabilities")
-        prob = self.intervals("branch-to-probability.bin", declared, B)
+        prob = self.intervals("branch-to-probability.bin", type_entry, B)
         target = self.numbers("branch-to-target.bin", "<u8", B)
         if prob is None or target is None:
             self.fail("index.json", "branch-to-probability.bin or branch-to-target.bin is missing")
@@ -177,12 +177,12 @@ class _Reader:
 
     def size(self, system: Mapping[str, Any], key: str) -> int:
         """A declared number of states, choices, branches or actions."""
-        found = system[key]
-        if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= MAX_MODEL_SIZE:
+        value = system[key]
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_MODEL_SIZE:
             self.fail(
-                "index.json", f"{key} is {str(found)[:30]}; it must be a number up to {MAX_MODEL_SIZE:,}"
+                "index.json", f"{key} is {str(value)[:30]}; it must be a number up to {MAX_MODEL_SIZE:,}"
             )
-        return found
+        return value
 
     def actions(self, system: Mapping[str, Any], C: int) -> Sequence[str]:
         """The name of each choice."""
@@ -223,33 +223,33 @@ class _Reader:
             )
         result = {}
         for name, (file, kind) in self.annotations(index, "rewards", entity).items():
-            paid = self.intervals(file, kind, size)
-            if paid is not None:
-                if not np.array_equal(*paid):
+            values = self.intervals(file, kind, size)
+            if values is not None:
+                if not np.array_equal(*values):
                     self.fail(file, "rewards that are intervals are not supported")
-                result[name] = paid[0]
+                result[name] = values[0]
         return result
 
     def state_names(self, index: Mapping[str, Any], S: int) -> Sequence[str]:
         """The values of the variables of each state, or its name where that is the only variable."""
-        given = index.get("file-data", {}).get("parameters")
+        parameters = index.get("file-data", {}).get("parameters")
         if (
-            isinstance(given, dict)
-            and isinstance(given.get(STATE_NAMES), list)
-            and len(given[STATE_NAMES]) == S
+            isinstance(parameters, dict)
+            and isinstance(parameters.get(STATE_NAMES), list)
+            and len(parameters[STATE_NAMES]) == S
         ):
-            return [str(x) for x in given[STATE_NAMES]]
-        declared = index.get("valuations", {}).get("states")
+            return [str(x) for x in parameters[STATE_NAMES]]
+        valuations = index.get("valuations", {}).get("states")
         content = self.members.get("valuations/states/valuations.bin")
-        if declared is None or content is None or len(declared["classes"]) != 1:
+        if valuations is None or content is None or len(valuations["classes"]) != 1:
             return ()
-        variables = declared["classes"][0]["variables"]
+        variables = valuations["classes"][0]["variables"]
         widths = [_width(x) for x in variables]
         total = sum(widths)
         if total % 8 or len(content) * 8 != total * S:
             self.fail("valuations/states/valuations.bin", f"it has {len(content):,} bytes for {S:,} states")
         bits = np.unpackbits(np.frombuffer(content, np.uint8).reshape(S, -1), axis=1, bitorder="little")
-        names = self.strings("valuations/states", int(declared.get("#strings", 0))) or []
+        names = self.strings("valuations/states", int(valuations.get("#strings", 0))) or []
         parts: list[list[str]] = []
         start = 0
         for variable, width in zip(variables, widths):
@@ -286,16 +286,16 @@ def _width(variable: Mapping[str, Any]) -> int:
 def _values(bits: np.ndarray, variable: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     """The values of one variable, as text."""
     kind, width = variable["type"]["type"], bits.shape[1]
-    whole = [int(x) for x in bits.astype(object) @ (1 << np.arange(width).astype(object))]
+    integers = [int(x) for x in bits.astype(object) @ (1 << np.arange(width).astype(object))]
     if kind == "bool":
-        return ["true" if x else "false" for x in whole]
+        return ["true" if x else "false" for x in integers]
     if kind == "string":
-        if max(whole, default=0) >= len(names):
-            raise OptionError(f"variable {variable.get('name')!r} names text {max(whole)} of {len(names)}")
-        return [names[x] for x in whole]
+        if max(integers, default=0) >= len(names):
+            raise OptionError(f"variable {variable.get('name')!r} names text {max(integers)} of {len(names)}")
+        return [names[x] for x in integers]
     if kind == "int":
-        whole = [x - (1 << width) if x >> (width - 1) else x for x in whole]
-    return [str(x + int(variable.get("offset", 0))) for x in whole]
+        integers = [x - (1 << width) if x >> (width - 1) else x for x in integers]
+    return [str(x + int(variable.get("offset", 0))) for x in integers]
 
 
 def write_umb(model: ExplicitModel, path: Any) -> None:
@@ -333,7 +333,7 @@ def write_umb(model: ExplicitModel, path: Any) -> None:
         files[f"annotations/aps/label-{i}/states/values.bin"] = _pack_bits(mask)
     for i, name in enumerate(model.reward_names):
         parts = {"states": model.state_rewards, "choices": model.choice_rewards}
-        entities = [entity for entity, paid in parts.items() if name in paid]
+        entities = [entity for entity, values in parts.items() if name in values]
         rewards[f"reward-{i}"] = {
             "alias": name,
             "applies-to": entities,

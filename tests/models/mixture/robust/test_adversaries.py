@@ -36,7 +36,7 @@ class Counts(NamedTuple):
 def counted(problem, name, zeta, runs, judged):
     """Runs against one adversary: the three sets of all of them, and what is certified at the end of the first few."""
     known = adv.truth(problem)
-    history, predicted = adv.explored(problem, adv.ADVERSARIES[name], zeta, EPISODES, range(runs))
+    history, predicted = adv.explore(problem, adv.ADVERSARIES[name], zeta, EPISODES, range(runs))
     out, plain, inside, lost, low, ratios = np.zeros(3, int), 0, 0, 0, 0, []
     for i in range(runs):
         mine = [small.pick(x, i) for x in history[::-4]][::-1]
@@ -121,7 +121,7 @@ def test_certificates_hold_while_the_parameter_drifts_inside_the_ball(problem):
     def drifts(known, zeta, seen):
         return known.prob + (2 * seen.share - 1) * off
 
-    history, predicted = adv.explored(problem, drifts, 0.1, EPISODES, range(60))
+    history, predicted = adv.explore(problem, drifts, 0.1, EPISODES, range(60))
     plain = 0
     for i in range(60):
         mine = small.pick(history[-1], i)
@@ -142,7 +142,7 @@ def test_the_law_of_a_tilt_has_the_largest_mean_within_the_radius(problem):
     """Against moving mass one successor after the other; and the factor of the bets then has mean 1 or less."""
     known, rng = adv.truth(problem), np.random.default_rng(0)
     predicted = problem.model.valid.rows @ small.inside(problem.model.valid, rng, 1)[0]
-    Q = adv.tilt(known, 0.05, adv.Seen(0.0, predicted[None], None))
+    Q = adv.tilt(known, 0.05, adv.Past(0.0, predicted[None], None))
     rho = known.at(predicted / known.p)
     for x in np.ndindex(Q.shape[:2]):
         mean, law = ref.worst_mean(known.prob[x], rho[x], 0.05)
@@ -155,7 +155,7 @@ def test_the_smallest_radius_that_is_not_refuted_is_never_above_the_true_one(pro
     """In all of 200 runs: delta is such that one failure has probability 200 * 0.1 * 5e-8 = 1e-6 at most."""
     lows = []
     for name in ("bias", "flip", "drift", "random", "tilt"):
-        history, _ = adv.explored(problem, adv.ADVERSARIES[name], 0.3, 3000, range(40), adv.counted)
+        history, _ = adv.explore(problem, adv.ADVERSARIES[name], 0.3, 3000, range(40), adv.count_block)
         last = [small.pick(history[-1], i) for i in range(40)]
         lows += [sets.zeta_low(problem.model.valid, x, 5e-8) for x in last]
     assert max(lows) <= 0.3

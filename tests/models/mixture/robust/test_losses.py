@@ -23,7 +23,7 @@ ZETA = 0.02
 @pytest.fixture(scope="module")
 def run(problem):
     """Explored in a system that is within ZETA of the truth, and not in the class."""
-    Q = ref.tilted(problem.kernel().dense(), ZETA)
+    Q = ref.tilt(problem.kernel().dense(), ZETA)
     evidence = small.pick(small.gather_outside(problem, [Q], 1000, [3]), 0)
     return hf.Run(problem, None, 0, evidence, None, {}, is_simulated=False)
 
@@ -133,7 +133,7 @@ def test_no_system_with_memory_makes_a_plan_lose_more(problem, run, confidence, 
         _, certificate = certify.for_reward(problem.model, confidence, reward, policy)
         for theta in [problem.truth, *thetas(problem, confidence, rng, 5)]:
             P = problem.model.kernel(theta).dense()
-            worst = ref.history_gap(P, reward, policy, confidence.zeta, start, anywhere=anywhere)
+            worst = ref.history_gap(P, reward, policy, confidence.zeta, start, is_anywhere=anywhere)
             assert worst <= certificate.eps + 1e-9
             assert worst <= float(confidence.eps) + 1e-9
             ratios.append(worst / certificate.eps)
@@ -215,7 +215,7 @@ def test_words_say_what_is_assumed_and_what_the_data_show(run):
 
 def test_a_class_that_is_far_off_is_not_within_a_small_radius(problem):
     """Rejected below zeta_low, in words that say how far; allowed above it."""
-    Q = ref.tilted(problem.kernel().dense(), 0.2)
+    Q = ref.tilt(problem.kernel().dense(), 0.2)
     states, actions = [], []
     rng = np.random.default_rng(0)
     for _ in range(1500):

@@ -38,7 +38,7 @@ def test_a_record_counts_every_transition_in_its_block(problem, evidence):
 
 def test_an_evidence_has_the_same_bits_with_and_without_a_record(problem, evidence):
     P = problem.kernel().dense()
-    bare = small.pick(small.gather_outside(problem, [P], 200, [0], recorded=False), 0)
+    bare = small.pick(small.gather_outside(problem, [P], 200, [0], is_recorded=False), 0)
     assert bare.record is None
     for name, x in vars(bare).items():
         assert name == "record" or np.array_equal(x, getattr(evidence, name)), name
@@ -175,7 +175,7 @@ def test_frequencies_are_intervals_of_the_divergence_of_coins(problem, evidence)
 @pytest.fixture(scope="module")
 def misfit(problem):
     """Evidence of a system that is not in the class."""
-    Q = ref.tilted(problem.kernel().dense(), 0.2)
+    Q = ref.tilt(problem.kernel().dense(), 0.2)
     return small.pick(small.gather_outside(problem, [Q], 1000, [1]), 0)
 
 

@@ -78,22 +78,22 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         process.communicate()
 
 
-def everything(connection: socket.socket) -> bytes:
+def receive_all(connection: socket.socket) -> bytes:
     """What the server says until it hangs up."""
-    found = b""
+    received = b""
     try:
         while part := connection.recv(65536):
-            found += part
+            received += part
     except ConnectionResetError:
         pass
-    return found
+    return received
 
 
 def trickle(connection: socket.socket, byte: bytes) -> tuple[bytes, float]:
     """One byte after the other, for as long as the server takes them; what it said at last, and after how long."""
-    began, said = time.monotonic(), b""
+    start_time, received = time.monotonic(), b""
     connection.settimeout(0.05)
-    while time.monotonic() - began < LATE:
+    while time.monotonic() - start_time < LATE:
         try:
             connection.sendall(byte)
             part = connection.recv(65536)
@@ -103,29 +103,29 @@ def trickle(connection: socket.socket, byte: bytes) -> tuple[bytes, float]:
             break
         if not part:
             break
-        said += part
-    return said, time.monotonic() - began
+        received += part
+    return received, time.monotonic() - start_time
 
 
 def test_who_connects_and_says_nothing_is_hung_up_on(server: Server) -> None:
     with server.connect() as connection:
-        began = time.monotonic()
-        assert everything(connection) == b""
-        assert 0.5 * SECONDS < time.monotonic() - began < LATE
+        start_time = time.monotonic()
+        assert receive_all(connection) == b""
+        assert 0.5 * SECONDS < time.monotonic() - start_time < LATE
     assert server.is_well()
 
 
 def test_a_head_that_never_ends_is_hung_up_on(server: Server) -> None:
     with server.connect() as connection:
         connection.sendall(server.head("GET / HTTP/1.1")[:-2] + b"X: ")
-        said, seconds = trickle(connection, b"x")
-        assert said == b""
+        received, seconds = trickle(connection, b"x")
+        assert received == b""
         assert seconds < LATE
     assert server.is_well()
 
 
 def test_a_second_head_that_never_ends_is_hung_up_on(server: Server) -> None:
-    """Whoever was answered once is not waited for without end either."""
+    """A connection that was answered once is closed after a timeout too."""
     with server.connect() as connection:
         connection.sendall(server.head("GET /page.css HTTP/1.1"))
         assert connection.recv(65536).startswith(b"HTTP/1.1 200")
@@ -147,25 +147,25 @@ def test_one_connection_may_ask_again_and_again(server: Server) -> None:
 def test_a_body_that_does_not_come_is_answered_with_why(server: Server) -> None:
     with server.connect() as connection:
         connection.sendall(server.question(100) + b'{"weights"')
-        said = everything(connection)
-    assert said.startswith(b"HTTP/1.1 408")
-    assert f"the request did not arrive within {SECONDS} s".encode() in said
+        received = receive_all(connection)
+    assert received.startswith(b"HTTP/1.1 408")
+    assert f"the request did not arrive within {SECONDS} s".encode() in received
     assert server.is_well()
 
 
 def test_a_body_that_comes_byte_by_byte_is_not_waited_for(server: Server) -> None:
     with server.connect() as connection:
         connection.sendall(server.question(10**6))
-        said, seconds = trickle(connection, b" ")
-    assert said.startswith(b"HTTP/1.1 408")
+        received, seconds = trickle(connection, b" ")
+    assert received.startswith(b"HTTP/1.1 408")
     assert seconds < LATE
 
 
 def test_a_body_that_nobody_reads_is_not_waited_for(server: Server) -> None:
     with server.connect() as connection:
         connection.sendall(server.head("POST /nothing HTTP/1.1", "Content-Length: 1000000"))
-        said, seconds = trickle(connection, b" ")
-    assert said.startswith(b"HTTP/1.1 404")
+        received, seconds = trickle(connection, b" ")
+    assert received.startswith(b"HTTP/1.1 404")
     assert seconds < LATE
 
 
@@ -178,14 +178,14 @@ def test_a_body_that_comes_in_time_is_read(server: Server) -> None:
         assert connection.recv(65536).startswith(b"HTTP/1.1 200")
 
 
-@pytest.mark.parametrize("sent", [0, 1, 10])
-def test_a_client_that_leaves_in_the_middle_is_no_trouble(server: Server, sent: int) -> None:
+@pytest.mark.parametrize("num_sent", [0, 1, 10])
+def test_a_client_that_leaves_in_the_middle_is_no_trouble(server: Server, num_sent: int) -> None:
     for _ in range(3):
         with server.connect() as connection:
-            connection.sendall(server.question(100) + b"x" * sent)
+            connection.sendall(server.question(100) + b"x" * num_sent)
             time.sleep(0.05)
     with server.connect() as connection:  # with a reset instead of a goodbye
-        connection.sendall(server.question(100) + b"x" * sent)
+        connection.sendall(server.question(100) + b"x" * num_sent)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     assert server.is_well()
 
@@ -197,22 +197,22 @@ def test_what_is_not_http_is_refused(server: Server) -> None:
                 connection.sendall(nonsense + b"\r\n\r\n")
             except (BrokenPipeError, ConnectionResetError):
                 continue
-            assert everything(connection)[:12] in (b"HTTP/1.1 400", b"")
+            assert receive_all(connection)[:12] in (b"HTTP/1.1 400", b"")
     assert server.is_well()
 
 
 def test_beyond_so_many_connections_the_server_is_busy_and_then_well_again(server: Server) -> None:
-    idle = [server.connect() for _ in range(CONNECTIONS)]
+    connections = [server.connect() for _ in range(CONNECTIONS)]
     try:
         deadline = time.monotonic() + LATE
         assert httpx.get(server.address, timeout=LATE).status_code == 503
-        for connection in idle:
-            assert everything(connection) == b""
+        for connection in connections:
+            assert receive_all(connection) == b""
         while not server.is_well():
             assert time.monotonic() < deadline
             time.sleep(0.1)
     finally:
-        for connection in idle:
+        for connection in connections:
             connection.close()
 
 

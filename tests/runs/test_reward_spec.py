@@ -19,26 +19,26 @@ REWARD = np.random.default_rng(1).uniform(0, 0.25, (S, A))
 def run() -> hf.Run:
     """A line in which the last state can only be reached by the last step, so that nothing is known of it."""
     s = np.arange(S)
-    on = np.stack([np.minimum(s + 1, S - 1), np.minimum(s + 2, S - 1)], axis=1)
-    kernels = np.eye(S)[np.stack([on, np.stack([s, s], axis=1)])]
+    successors = np.stack([np.minimum(s + 1, S - 1), np.minimum(s + 2, S - 1)], axis=1)
+    kernels = np.eye(S)[np.stack([successors, np.stack([s, s], axis=1)])]
     kernels = {"goes": 0.5 * kernels[0] + 0.5 * kernels[1], "stays": kernels[1]}
     problem = hf.Mixture.from_kernels(kernels, horizon=H, weights=[0.7, 0.3])
     return hf.explore(problem, "uniform", episodes=40, progress=False)
 
 
-def worth(
+def enumerated_value(
     P: np.ndarray, reward: np.ndarray, policy: np.ndarray, gamma: float, final: np.ndarray | None
 ) -> float:
     """sum_h gamma^(h-1) r + gamma^H f, averaged over trajectories, letter by letter."""
     total = 0.0
-    for way in product(range(S), repeat=H):
-        s, chance, paid = 0, 1.0, 0.0
-        for h, to in enumerate(way):
+    for path in product(range(S), repeat=H):
+        s, chance, reward_sum = 0, 1.0, 0.0
+        for h, successor in enumerate(path):
             a = policy[h, s]
-            paid += gamma**h * reward[s, a]
-            chance *= P[s, a, to]
-            s = to
-        total += chance * (paid + (0.0 if final is None else gamma**H * final[s]))
+            reward_sum += gamma**h * reward[s, a]
+            chance *= P[s, a, successor]
+            s = successor
+        total += chance * (reward_sum + (0.0 if final is None else gamma**H * final[s]))
     return total
 
 
@@ -49,39 +49,43 @@ def test_a_plan_is_the_best_of_all_policies_and_its_bounds_hold(run: hf.Run, gam
     P, truth = run.confidence(1e-6).kernel.dense(), run.problem.kernel().dense()
     policies = [np.array(x).reshape(H, S) for x in product(range(A), repeat=H * S)]
     assert plan.policy.shape == (H, S)
-    how = (gamma, final)
-    assert plan.value == pytest.approx(max(worth(P, REWARD, x, *how) for x in policies), abs=1e-9)
-    assert plan.value == pytest.approx(worth(P, REWARD, plan.policy, *how), abs=1e-9)
-    true = worth(truth, REWARD, plan.policy, *how)
-    best = max(worth(truth, REWARD, x, *how) for x in policies)
+    settings = (gamma, final)
+    assert plan.value == pytest.approx(
+        max(enumerated_value(P, REWARD, x, *settings) for x in policies), abs=1e-9
+    )
+    assert plan.value == pytest.approx(enumerated_value(P, REWARD, plan.policy, *settings), abs=1e-9)
+    true = enumerated_value(truth, REWARD, plan.policy, *settings)
+    best = max(enumerated_value(truth, REWARD, x, *settings) for x in policies)
     assert plan.value_low - 1e-9 <= true <= plan.value_high + 1e-9
     assert best - true <= plan.gap + 1e-9
     assert plan.gap < best
-    own = run.evaluate(REWARD, policies[37], discount=gamma, final=final)
-    assert own.value == pytest.approx(worth(P, REWARD, policies[37], *how), abs=1e-9)
+    evaluation = run.evaluate(REWARD, policies[37], discount=gamma, final=final)
+    assert evaluation.value == pytest.approx(enumerated_value(P, REWARD, policies[37], *settings), abs=1e-9)
     view, table, _ = extend_reward(run.problem, REWARD, gamma, final)
-    longer = np.concatenate([plan.policy, plan.policy])[: len(table)]
-    assert hf.true_gap(view, table, longer) == pytest.approx(best - true, abs=1e-9)
+    padded_policy = np.concatenate([plan.policy, plan.policy])[: len(table)]
+    assert hf.true_gap(view, table, padded_policy) == pytest.approx(best - true, abs=1e-9)
 
 
 def test_costs_can_be_discounted_and_the_end_can_cost(run: hf.Run) -> None:
-    cheap = run.plan(-100 * REWARD, scale="rescale", discount=GAMMA, final=-100 * FINAL)
+    cost_plan = run.plan(-100 * REWARD, scale="rescale", discount=GAMMA, final=-100 * FINAL)
     P = run.confidence().kernel.dense()
-    assert cheap.value == pytest.approx(worth(P, -100 * REWARD, cheap.policy, GAMMA, -100 * FINAL), abs=1e-7)
-    assert cheap.value_low <= cheap.value <= cheap.value_high
+    assert cost_plan.value == pytest.approx(
+        enumerated_value(P, -100 * REWARD, cost_plan.policy, GAMMA, -100 * FINAL), abs=1e-7
+    )
+    assert cost_plan.value_low <= cost_plan.value <= cost_plan.value_high
 
 
 def test_a_discount_says_what_an_end_that_never_comes_may_cost(run: hf.Run) -> None:
-    words = run.plan(REWARD, discount=GAMMA).certificate.summary()
+    text = run.plan(REWARD, discount=GAMMA).certificate.summary()
     tail = GAMMA**H / (1 - GAMMA) * np.ptp(REWARD)
-    said = float(words.split("with an infinite horizon, at most ")[1].split()[0])
-    assert tail <= said <= 1.02 * tail
-    for reward, how in ((np.broadcast_to(REWARD, (H, S, A)), {}), (REWARD, {"final": FINAL})):
-        assert "infinite horizon" not in run.plan(reward, discount=GAMMA, **how).certificate.summary()
+    number = float(text.split("with an infinite horizon, at most ")[1].split()[0])
+    assert tail <= number <= 1.02 * tail
+    for reward, options in ((np.broadcast_to(REWARD, (H, S, A)), {}), (REWARD, {"final": FINAL})):
+        assert "infinite horizon" not in run.plan(reward, discount=GAMMA, **options).certificate.summary()
     assert "infinite horizon" not in run.plan(REWARD, discount=1.0).certificate.summary()
     assert run.plan(REWARD, discount=1.0).value == pytest.approx(run.plan(REWARD).value)
-    there = run.plan(REWARD, final=FINAL, start=0, horizon=H)  # the view of the tests before
-    assert there.certificate.summary().endswith(", from state 0, in 2 steps")
+    restarted = run.plan(REWARD, final=FINAL, start=0, horizon=H)  # the view of the tests before
+    assert restarted.certificate.summary().endswith(", from state 0, in 2 steps")
 
 
 BAD_ENDS = [
@@ -96,9 +100,9 @@ BAD_ENDS = [
 
 
 def test_what_is_no_discount_and_no_end_is_refused(run: hf.Run, subtests: pytest.Subtests) -> None:
-    for how, words in BAD_ENDS:
-        with subtests.test(words):
-            with pytest.raises(HorizonfreeError, match=words):
-                run.plan(REWARD, **how)
+    for options, message in BAD_ENDS:
+        with subtests.test(message):
+            with pytest.raises(HorizonfreeError, match=message):
+                run.plan(REWARD, **options)
             with pytest.raises(HorizonfreeError, match="give the original reward, with scale='rescale'"):
                 run.plan(hf.rescale(run.problem, -REWARD), discount=0.5)

@@ -18,7 +18,7 @@ ACTIONS = np.array([[0, 1, 1], [1, 0, 1], [0, 0, 1], [1, 1, 0], [1, 1, 1]])
 
 
 def sums(episodes, times):
-    """Gram and cross sums of some of the five episodes, so many times."""
+    """Gram and cross sums of some of the five episodes, each repeated."""
     s, a = STATES[episodes], ACTIONS[episodes]
     x = PHI[s[:, :-1], a].reshape(-1, 2)
     return times * x.T @ x, times * x.T @ np.eye(4)[s[:, 1:].ravel()]
@@ -33,7 +33,7 @@ def fitted(phi=PHI, V0=None, V1=None, C1=None, ratio=15.0):
     return bounds.fit(bounds.regress(phi, white, V1, C1), phi, white, V0, V1, 0.0, ratio)
 
 
-def passed(fit, reward, policy, L, L_all):
+def policy_bounds(fit, reward, policy, L, L_all):
     """The values that the pass for one reward leaves in the first step."""
     kind = np.int32 if np.ndim(policy) == 2 else np.float64
     return bounds.values(fit, reward, np.asarray(policy, kind), fit.beta(L), fit.beta(L_all))
@@ -53,7 +53,7 @@ def corners(S):
     return np.array([(0.0, *x) for x in itertools.product((0.0, 1.0), repeat=S - 1)])[1:]
 
 
-def attack(rng, S, A, d, H, beta, beta_all):
+def draw_system(rng, S, A, d, H, beta, beta_all):
     """Sums in which the event of the certificates holds, and only just: features, truth, reward, sums.
 
     The noise C1 - V1 mu is at the limit of what all V allow, or the best values of the reward; often the data say
@@ -66,31 +66,31 @@ def attack(rng, S, A, d, H, beta, beta_all):
     reward /= reward.max((1, 2)).sum()
     if rng.random() < 0.3:  # two features are always seen in one mixture, but for a few pairs
         phi[:, :, 0], phi[:, :, 1] = (phi[:, :, :2].sum(-1) * share for share in (0.3, 0.7))
-        seen, rare = phi.copy(), rng.integers(S * A, size=2)
+        visited_phi, rare = phi.copy(), rng.integers(S * A, size=2)
         phi.reshape(-1, d)[rare, :2] = phi.reshape(-1, d)[rare, 1::-1]
         phi.reshape(-1, d)[rare] = 0.5 * phi.reshape(-1, d)[rare] + 0.5 * np.eye(d)[0]
     else:
-        seen = phi
+        visited_phi = phi
     visits = rng.integers(1, 1 + 10 ** rng.integers(2, 6), size=S * A)
-    x = seen.reshape(-1, d)
+    x = visited_phi.reshape(-1, d)
     V1 = x.T @ (visits[:, None] * x)
     V0 = V1 * rng.choice([0.0, 0.1])
     size, U = np.linalg.eigh(V1)
     U = U[:, size > 1e-6 * size.max()]
-    every = phi.reshape(-1, d)
-    root = np.linalg.cholesky(0.25 * 9 * V0 + every.T @ every / (S * A) + V1)
+    all_phi = phi.reshape(-1, d)
+    root = np.linalg.cholesky(0.25 * 9 * V0 + all_phi.T @ all_phi / (S * A) + V1)
     noise = U @ rng.standard_normal((U.shape[1], S))
     if rng.random() < 0.5:  # all in one direction: at the limit in one corner
         noise = np.outer(U @ rng.standard_normal(U.shape[1]), rng.choice([-1.0, 1.0], S))
     noise -= noise.mean(-1, keepdims=True)
 
-    def used(V, radius):
+    def widths(V, radius):
         spread = (V.max(-1) - V.min(-1)) * radius
         lengths = np.linalg.norm(np.linalg.solve(root, noise @ V.T), axis=0)
         return (lengths[spread > 0] / spread[spread > 0]).max(initial=0.0)
 
     V = best_values(phi @ mu, reward)[1:H]
-    noise /= max(used(corners(S), beta_all), used(V, beta), 1e-300)
+    noise /= max(widths(corners(S), beta_all), widths(V, beta), 1e-300)
     return phi, mu, reward, V0, V1, V1 @ mu + noise
 
 

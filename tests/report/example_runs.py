@@ -31,7 +31,7 @@ def river() -> Run:
 
 
 @cache
-def known_world() -> Run:
+def run_of_known_kernel() -> Run:
     """One kernel, nothing to learn: q = 0; no cells either."""
     kernel = np.random.default_rng(0).dirichlet(np.ones(3), (1, 3, 2))
     problem = hf.Mixture.from_kernels(kernel, horizon=4, weights=[1.0], name="known")
@@ -39,16 +39,16 @@ def known_world() -> Run:
 
 
 @cache
-def rejected() -> Run:
+def rejected_run() -> Run:
     """Logged episodes that jump two places at once, which the river cannot do."""
     return hf.from_episodes(RIVER, ([[0, 2, 2, 2, 2]] * 3, [[1, 1, 1, 1]] * 3))
 
 
 @cache
 def logged() -> Run:
-    """Honest episodes gathered by somebody else; whether the class knows their truth is not for us to say."""
-    seen = hf.simulate(RIVER, np.ones((4, 8), int), episodes=50)
-    return hf.from_episodes(RIVER, seen)
+    """Recorded episodes of the true system; a report cannot know whether the class contains their truth."""
+    episodes = hf.simulate(RIVER, np.ones((4, 8), int), episodes=50)
+    return hf.from_episodes(RIVER, episodes)
 
 
 @cache
@@ -59,7 +59,7 @@ def unlabelled() -> Run:
 
 
 @cache
-def drawn(starts: Sequence[int] = (0, 1), episodes: int = 30) -> Run:
+def run_with_starts(starts: Sequence[int] = (0, 1), episodes: int = 30) -> Run:
     """A frozen lake, 4 x 4, whose first state is drawn from some states, one as likely as the other."""
     start = np.bincount(starts, minlength=16) / len(starts)
     problem = hf.from_gymnasium("FrozenLake-v1", horizon=8, start=start.tolist())

@@ -35,6 +35,6 @@ BAD_WEIGHTS = [
 
 
 def test_weights_that_are_no_shares_of_one_are_refused(subtests):
-    for starts, weights, words in BAD_WEIGHTS:
-        with subtests.test(words), pytest.raises(OptionError, match=words):
+    for starts, weights, message in BAD_WEIGHTS:
+        with subtests.test(message), pytest.raises(OptionError, match=message):
             check_e_processes(EProcesses(np.array(starts, np.int32), np.array(weights, float)))

@@ -27,12 +27,12 @@ def corridor(S=40, A=3, seed=5):
     rng = np.random.default_rng(seed)
     P = np.zeros((2, S, A, S))
     for s in range(S):
-        near = np.unique(np.clip([s - 1, s, s + 1], 0, S - 1))
-        P[:, s, :, near] = rng.dirichlet(np.ones(len(near)), (2, A)).transpose(2, 0, 1)
+        neighbours = np.unique(np.clip([s - 1, s, s + 1], 0, S - 1))
+        P[:, s, :, neighbours] = rng.dirichlet(np.ones(len(neighbours)), (2, A)).transpose(2, 0, 1)
     return P
 
 
-def drawn():
+def problem_with_random_start():
     start = np.zeros(40)
     start[[3, 5, 9]] = 0.5, 0.3, 0.2
     return hf.Mixture.from_kernels(corridor(), horizon=4, start=start, weights=[0.6, 0.4])
@@ -62,7 +62,7 @@ SHAPES = {
     "grid": grid,
     "one step": lambda: grid(horizon=1),
     "two zones": lambda: grid(size=12, zones=4, horizon=5),
-    "drawn": drawn,
+    "drawn": problem_with_random_start,
     "forbidding": forbidding,
     "table": table,
     "table of few actions": table_of_few_actions,
@@ -82,7 +82,7 @@ def part(problem):
 
 
 @pytest.fixture(scope="module")
-def whole(problem):
+def whole_run(problem):
     return hf.explore(problem, "optimal-design", episodes=EPISODES, seed=3, progress=False)
 
 
@@ -116,26 +116,26 @@ def test_episodes_and_answers_are_those_of_the_whole(name):
     assert part.num_states < problem.num_states
     is_same = name in FEW_ROWS
     close = CLOSE if is_same else 5e-5
-    whole, run = (hf.explore(x, episodes=EPISODES, seed=3, progress=False) for x in (problem, part))
-    assert (part.restrict(whole.visits) == run.visits).all()
-    assert whole.visits.sum() == run.visits.sum() == EPISODES * problem.horizon
-    for record, x in whole.records.items():
+    whole_run, run = (hf.explore(x, episodes=EPISODES, seed=3, progress=False) for x in (problem, part))
+    assert (part.restrict(whole_run.visits) == run.visits).all()
+    assert whole_run.visits.sum() == run.visits.sum() == EPISODES * problem.horizon
+    for record, x in whole_run.records.items():
         assert run.records[record] == pytest.approx(x, rel=CLOSE)
-    assert run.certificate().eps == pytest.approx(whole.certificate().eps, abs=close)
-    assert run.certificate().holds_for == whole.certificate().holds_for
+    assert run.certificate().eps == pytest.approx(whole_run.certificate().eps, abs=close)
+    assert run.certificate().holds_for == whole_run.certificate().holds_for
     for family in ("goals", "occupancies"):
-        a, b = run.certificate(rewards=family), whole.certificate(rewards=family)
+        a, b = run.certificate(rewards=family), whole_run.certificate(rewards=family)
         assert a.eps == pytest.approx(b.eps, abs=close)
         assert a.parts["rewards"] == b.parts["rewards"]
     if run.has_parameter:
-        assert run.theta_hat == pytest.approx(whole.theta_hat, abs=CLOSE)
-        assert run.weight_intervals == pytest.approx(whole.weight_intervals, abs=close)
+        assert run.theta_hat == pytest.approx(whole_run.theta_hat, abs=CLOSE)
+        assert run.weight_intervals == pytest.approx(whole_run.weight_intervals, abs=close)
     first_allowed = problem.actions_allowed.argmax(1)
     rng = np.random.default_rng(1)
-    mine = rng.uniform(size=problem.space.sizes) / problem.horizon
+    random_reward = rng.uniform(size=problem.space.sizes) / problem.horizon
     state = int(part.state_ids[part.num_states // 2])
-    for reward in (hf.goal(problem, state), hf.occupancy(problem, state), mine):
-        a, b = run.plan(part.restrict(reward)), whole.plan(reward)
+    for reward in (hf.goal(problem, state), hf.occupancy(problem, state), random_reward):
+        a, b = run.plan(part.restrict(reward)), whole_run.plan(reward)
         assert a.value == pytest.approx(b.value, abs=close)
         if run.has_parameter:
             for field in ("value_low", "value_high", "gap"):
@@ -148,25 +148,25 @@ def test_episodes_and_answers_are_those_of_the_whole(name):
         assert a.kernel.prob[np.asarray(part.space.reachable)] == pytest.approx(
             b.kernel.prob[part.state_ids][np.asarray(part.space.reachable)], abs=close
         )
-        back = part.extend(a.policy, fill=first_allowed)
-        assert back.shape == (problem.horizon, problem.num_states)
-        assert whole.evaluate(reward, back).value == pytest.approx(b.value, abs=close)
+        policy = part.extend(a.policy, fill=first_allowed)
+        assert policy.shape == (problem.horizon, problem.num_states)
+        assert whole_run.evaluate(reward, policy).value == pytest.approx(b.value, abs=close)
         assert run.evaluate(part.restrict(reward), part.restrict(b.policy)).value == pytest.approx(
             a.value, abs=close
         )
-        assert hf.true_gap(problem, reward, back) == pytest.approx(
+        assert hf.true_gap(problem, reward, policy) == pytest.approx(
             hf.true_gap(part, part.restrict(reward), a.policy), abs=CLOSE
         )
 
 
-def test_methods_and_misspecification_are_those_of_the_whole(run, whole):
+def test_methods_and_misspecification_are_those_of_the_whole(run, whole_run):
     """Laws keep to the listed successors, and episodes to the part; it has fewer classes of pairs to share delta."""
-    small, large = (x.resume(episodes=300, progress=False) for x in (run, whole))
+    small, large = (x.resume(episodes=300, progress=False) for x in (run, whole_run))
     assert small.certificate(method="direct").eps == pytest.approx(
         large.certificate(method="direct").eps, abs=CLOSE
     )
-    for within in (0.001, hf.Misspecification(kl=1e-5)):
-        a, b = (x.certificate(misspecification=within).eps for x in (small, large))
+    for misspecification in (0.001, hf.Misspecification(kl=1e-5)):
+        a, b = (x.certificate(misspecification=misspecification).eps for x in (small, large))
         assert a <= b + CLOSE
         assert a == pytest.approx(b, abs=0.01)
     a, b = (x.robustness(0.5).zeta for x in (small, large))
@@ -174,12 +174,12 @@ def test_methods_and_misspecification_are_those_of_the_whole(run, whole):
 
 
 def test_laws_that_lead_anywhere_are_refused(part, run):
-    anywhere = hf.Misspecification(tv=0.01, support="anywhere")
+    misspecification = hf.Misspecification(tv=0.01, support="anywhere")
     for ask in (
-        lambda: run.certificate(misspecification=anywhere),
-        lambda: run.plan(hf.goal(part, 12), misspecification=anywhere),
-        lambda: run.robustness(shape=anywhere),
-        lambda: hf.explore(part, until_eps=0.5, misspecification=anywhere, progress=False),
+        lambda: run.certificate(misspecification=misspecification),
+        lambda: run.plan(hf.goal(part, 12), misspecification=misspecification),
+        lambda: run.robustness(shape=misspecification),
+        lambda: hf.explore(part, until_eps=0.5, misspecification=misspecification, progress=False),
     ):
         with pytest.raises(OptionError, match="states that this part of a problem leaves out"):
             ask()
@@ -213,51 +213,51 @@ def test_kernels_from_samples_have_no_part():
         problem.reachable_part()
 
 
-def test_plans_from_elsewhere(problem, part, run, whole):
+def test_plans_from_elsewhere(problem, part, run, whole_run):
     reward = np.where(np.arange(64) == 18, 1 / 3, 0.0)
-    at = int(np.flatnonzero(part.state_ids == 9)[0])
-    a, b = run.plan(part.restrict(reward), start=at, horizon=3), whole.plan(reward, start=9, horizon=3)
+    state = int(np.flatnonzero(part.state_ids == 9)[0])
+    a, b = run.plan(part.restrict(reward), start=state, horizon=3), whole_run.plan(reward, start=9, horizon=3)
     assert a.value == pytest.approx(b.value, abs=CLOSE)
     assert a.gap == pytest.approx(b.gap, abs=CLOSE)
     assert a.certificate.summary() == b.certificate.summary()
     assert a.certificate.summary().endswith("from state 9, in 3 steps")
-    drawn = np.where(np.isin(np.arange(64), [1, 8]), 0.5, 0.0)
-    a = run.plan(part.restrict(reward), start=part.restrict(drawn), horizon=3)
-    assert a.value == pytest.approx(whole.plan(reward, start=drawn, horizon=3).value, abs=CLOSE)
+    start = np.where(np.isin(np.arange(64), [1, 8]), 0.5, 0.0)
+    a = run.plan(part.restrict(reward), start=part.restrict(start), horizon=3)
+    assert a.value == pytest.approx(whole_run.plan(reward, start=start, horizon=3).value, abs=CLOSE)
     with pytest.raises(ShapeError, match=r"state 27 can be reached, which no episode of 6 steps"):
         run.plan(part.restrict(reward), start=int(np.flatnonzero(part.state_ids == 27)[0]), horizon=1)
 
 
-def test_rewards_for_transitions_and_for_the_end(problem, part, run, whole):
+def test_rewards_for_transitions_and_for_the_end(problem, part, run, whole_run):
     pay = np.zeros((64, 4, 64))
     pay[:, 1, 9], pay[8, :, 9] = 0.1, 0.05
     small = pay[part.state_ids][:, :, part.state_ids]
     final = np.where(np.arange(64) == 18, 0.2, 0.0)
     zero = np.zeros(64)
     a = run.plan(part.restrict(zero), transition=small, final=part.restrict(final), discount=0.9)
-    b = whole.plan(zero, transition=pay, final=final, discount=0.9)
+    b = whole_run.plan(zero, transition=pay, final=final, discount=0.9)
     assert (a.value, a.gap) == pytest.approx((b.value, b.gap), abs=CLOSE)
 
 
 def test_a_stored_run_has_its_part(part, run, tmp_path):
-    on = hf.explore(part, "optimal-design", episodes=EPISODES // 2, seed=3, progress=False)
-    on.save(tmp_path / "run")
-    again = hf.load(tmp_path / "run").resume(episodes=EPISODES // 2, progress=False)
-    assert (again.problem.state_ids == part.state_ids).all()
-    assert fingerprint(again.problem) == fingerprint(part)
-    assert again.problem.extend(np.ones(28)).sum() == 28
-    assert again.problem.state_name(27) == "state 48"
+    first_half = hf.explore(part, "optimal-design", episodes=EPISODES // 2, seed=3, progress=False)
+    first_half.save(tmp_path / "run")
+    resumed = hf.load(tmp_path / "run").resume(episodes=EPISODES // 2, progress=False)
+    assert (resumed.problem.state_ids == part.state_ids).all()
+    assert fingerprint(resumed.problem) == fingerprint(part)
+    assert resumed.problem.extend(np.ones(28)).sum() == 28
+    assert resumed.problem.state_name(27) == "state 48"
     for name, x in run.records.items():
-        assert (again.records[name] == x).all()
-    assert again.certificate() == run.certificate()
+        assert (resumed.records[name] == x).all()
+    assert resumed.certificate() == run.certificate()
 
 
 def test_a_real_environment_has_the_states_of_the_whole(problem, part):
     for env in (problem.to_gymnasium(), part.to_gymnasium()):
-        seen = hf.explore(env, "optimal-design", known=part, episodes=4, progress=False)
-        assert seen.visits.sum() == 24
-        assert seen.visits[~np.asarray(part.space.reachable)].sum() == 0
-        assert not seen.certificate().is_rejected
+        live_run = hf.explore(env, "optimal-design", known=part, episodes=4, progress=False)
+        assert live_run.visits.sum() == 24
+        assert live_run.visits[~np.asarray(part.space.reachable)].sum() == 0
+        assert not live_run.certificate().is_rejected
 
     class Jumping(gymnasium.Wrapper):
         def step(self, action):
@@ -270,21 +270,21 @@ def test_a_real_environment_has_the_states_of_the_whole(problem, part):
 def test_logs_are_restricted(problem, part):
     log = hf.simulate(problem, np.ones((6, 64), int), episodes=5)
     s, a = np.asarray(log.s), np.asarray(log.a)
-    whole = hf.from_episodes(problem, log)
+    whole_run = hf.from_episodes(problem, log)
     for episodes in (part.restrict(log), part.restrict((s, a))):
-        found = hf.from_episodes(part, episodes)
-        assert found.visits.sum() == 30
-        assert (part.restrict(whole.visits) == found.visits).all()
-        assert found.certificate().eps == pytest.approx(whole.certificate().eps, abs=CLOSE)
+        part_run = hf.from_episodes(part, episodes)
+        assert part_run.visits.sum() == 30
+        assert (part.restrict(whole_run.visits) == part_run.visits).all()
+        assert part_run.certificate().eps == pytest.approx(whole_run.certificate().eps, abs=CLOSE)
     ragged = [s[0], s[1, :4]], [a[0], a[1, :3]]
     assert hf.from_episodes(part, part.restrict(ragged)).visits.sum() == 9
-    jumped = s.copy()
-    jumped[0, 3:] = 63
+    log_with_jump = s.copy()
+    log_with_jump[0, 3:] = 63
     with pytest.raises(ModelError, match=r"states\[0, 3\] is 63, which no episode"):
-        part.restrict((jumped, a))
-    assert hf.from_episodes(problem, (jumped, a)).certificate().is_rejected
+        part.restrict((log_with_jump, a))
+    assert hf.from_episodes(problem, (log_with_jump, a)).certificate().is_rejected
     with pytest.raises(ShapeError, match=r"states\[0, 3\] is 64; states are 0 to 63"):
-        part.restrict((np.where(jumped == 63, 64, jumped), a))
+        part.restrict((np.where(log_with_jump == 63, 64, log_with_jump), a))
 
 
 def test_batches_take_parts(part, run):
@@ -292,11 +292,11 @@ def test_batches_take_parts(part, run):
     assert batch[0].certificate().eps == pytest.approx(run.certificate().eps, abs=CLOSE)
 
 
-def test_reports_are_those_of_the_whole(part, run, whole):
-    a, b = compute_facts(run), compute_facts(whole)
+def test_reports_are_those_of_the_whole(part, run, whole_run):
+    a, b = compute_facts(run), compute_facts(whole_run)
     assert (a.visits == part.restrict(b.visits)).all()
     assert a.uncertainty == pytest.approx(part.restrict(b.uncertainty), abs=CLOSE, nan_ok=True)
-    assert a.history[-1].true_gap == pytest.approx(history_of(whole, 0.05)[-1].true_gap, abs=CLOSE)
+    assert a.history[-1].true_gap == pytest.approx(history_of(whole_run, 0.05)[-1].true_gap, abs=CLOSE)
     assert [x.title for x in a.examples] == [x.title for x in b.examples]
     assert a.hardest_goal == b.hardest_goal
 
@@ -305,8 +305,8 @@ def test_words_name_pairs_in_the_numbers_of_the_whole(run):
     confidence = run.confidence()
     stop = np.zeros((28, 4), bool)
     stop[-1, 2] = True
-    unsure = replace(confidence, divergence=replace(confidence.divergence, stop=stop))
-    assert unsure.unsure_pairs().tolist() == [[48, 2]]
+    changed_confidence = replace(confidence, divergence=replace(confidence.divergence, stop=stop))
+    assert changed_confidence.unsure_pairs().tolist() == [[48, 2]]
 
 
 def test_explore_says_where_most_states_are_out_of_reach(problem, part, monkeypatch):

@@ -45,8 +45,8 @@ def as_weights(policy, A):
     return np.eye(A)[policy] if policy.ndim == 2 else policy
 
 
-class World(NamedTuple):
-    """A problem, its evidence after some episodes of random actions, and what it says."""
+class Case(NamedTuple):
+    """A problem, its evidence after some episodes of random actions, and the confidence set."""
 
     problem: object
     evidence: object
@@ -65,9 +65,9 @@ class World(NamedTuple):
     @property
     def without_joint(self):
         """The confidence of the balls alone: kernels in every ball may be outside the joint confidence set."""
-        own, joint = self.confidence, no_joint(self.confidence.balls.eps.shape)
-        found = uniform(own.space, own.centre, own.balls.eps, joint)
-        return replace(own, joint=joint, uniform=found, eps=found.gap())
+        confidence, joint = self.confidence, no_joint(self.confidence.balls.eps.shape)
+        bound = uniform(confidence.space, confidence.centre, confidence.balls.eps, joint)
+        return replace(confidence, joint=joint, uniform=bound, eps=bound.gap())
 
     def in_full(self, delta=0.05):
         """What the evidence says, on the lists of all that is possible."""
@@ -85,24 +85,22 @@ class World(NamedTuple):
 @x64
 def gather(problem, episodes, seed=0):
     """The evidence of episodes of random actions."""
-    return to_numpy(
-        _gathered(to_device(problem.model), to_device(problem.kernel()), seed, jnp.int32(episodes))
-    )
+    return to_numpy(_gather(to_device(problem.model), to_device(problem.kernel()), seed, jnp.int32(episodes)))
 
 
 @jax.jit
-def _gathered(model, kernel, seed, episodes):
+def _gather(model, kernel, seed, episodes):
     """One program for all problems of the same sizes, however many episodes there are."""
     H, S, A = model.space.sizes
     key, sampler, policy = jax.random.key(seed), Sampler.of(kernel), jnp.full((H, S, A), 1 / A)
 
-    def one(k, evidence):
+    def episode(k, evidence):
         return model.update(evidence, sampler.episode(jax.random.fold_in(key, k), policy, model.space))
 
-    return jax.lax.fori_loop(0, episodes, one, model.init_evidence(ladder(None)))
+    return jax.lax.fori_loop(0, episodes, episode, model.init_evidence(ladder(None)))
 
 
-def world(seed, S=3, A=2, m=2, H=4, episodes=60, support="any", terminal=(), delta=0.05):
+def random_case(seed, S=3, A=2, m=2, H=4, episodes=60, support="any", terminal=(), delta=0.05):
     """A random table, explored at random."""
     rng = np.random.default_rng(seed)
     P = random_table(rng, S, A, m)
@@ -110,41 +108,41 @@ def world(seed, S=3, A=2, m=2, H=4, episodes=60, support="any", terminal=(), del
         P[s] = np.arange(S) == s
     problem = Tabular.from_table(P, horizon=H, support=support, terminal=terminal)
     evidence = gather(problem, episodes, seed)
-    return World(problem, evidence, certify.confidence(problem.model, evidence, delta=delta))
+    return Case(problem, evidence, certify.confidence(problem.model, evidence, delta=delta))
 
 
-def bounds_of(case, reward, policy, confidence=None):
+def policy_bounds(case, reward, policy, confidence=None):
     """The bounds of a policy for a reward as numbers by name."""
     found = (confidence or case.confidence).bounds(reward, policy)
     numbers = {"value": found.value, "low": found.low, "high": found.high} | found.gaps
     return {name: float(x) for name, x in numbers.items()}
 
 
-def boundary(centre, eps, can, v):
+def boundary(centre, eps, is_possible, v):
     """The p with the largest p.v in the ball of a centre, anywhere where it can be: p ~ centre/(lam - v), KL = eps.
 
     Row by row: centre, can, v [..., S], eps [...].
     """
-    eps, used, reached = np.asarray(eps)[..., None], centre > 0, np.where(can, v, -np.inf)
+    eps, is_used, reached = np.asarray(eps)[..., None], centre > 0, np.where(is_possible, v, -np.inf)
     top = reached.max(-1, keepdims=True)
 
-    def at(x):
-        apart = np.where(used, top + x - v, 1.0)
-        q = np.where(used, centre / apart, 0.0)
+    def excess(x):
+        denominator = np.where(is_used, top + x - v, 1.0)
+        q = np.where(is_used, centre / denominator, 0.0)
         total = q.sum(-1, keepdims=True)
-        return q / total, (np.log(apart) * centre).sum(-1, keepdims=True) + np.log(total)
+        return q / total, (np.log(denominator) * centre).sum(-1, keepdims=True) + np.log(total)
 
     low, high = np.full(top.shape, -30.0), np.full(top.shape, 30.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         for _ in range(200):
             middle = (low + high) / 2
-            is_out = at(np.exp(middle))[1] > eps
+            is_out = excess(np.exp(middle))[1] > eps
             low, high = np.where(is_out, middle, low), np.where(is_out, high, middle)
-        p, g = at(np.exp(high))
-        rest = np.where(g < eps, -np.expm1(g - eps), 0.0)
-    p = p * (1 - rest) + rest * np.eye(v.shape[-1])[reached.argmax(-1)]
-    is_flat = top - np.where(used, v, np.inf).min(-1, keepdims=True) <= 1e-12
-    best = can & (v == top)
+        p, g = excess(np.exp(high))
+        remainder = np.where(g < eps, -np.expm1(g - eps), 0.0)
+    p = p * (1 - remainder) + remainder * np.eye(v.shape[-1])[reached.argmax(-1)]
+    is_flat = top - np.where(is_used, v, np.inf).min(-1, keepdims=True) <= 1e-12
+    best = is_possible & (v == top)
     p = np.where(np.isfinite(eps), np.where(is_flat, centre, p), best / best.sum(-1, keepdims=True))
     return np.where(eps == 0, centre, p)
 
@@ -161,8 +159,8 @@ def kernels_on_the_boundary(case, rng, values):
 def loss(P, reward, policy, start=0):
     """V* - V^pi of a table, and V^pi."""
     H, S, A = reward.shape
-    best, own, pi = np.zeros(S), np.zeros(S), as_weights(policy, A)
+    best, values, pi = np.zeros(S), np.zeros(S), as_weights(policy, A)
     for h in reversed(range(H)):
         best = (reward[h] + P @ best).max(1)
-        own = (pi[h] * (reward[h] + P @ own)).sum(1)
-    return best[start] - own[start], own[start]
+        values = (pi[h] * (reward[h] + P @ values)).sum(1)
+    return best[start] - values[start], values[start]

@@ -65,20 +65,20 @@ def test_a_full_disk_leaves_every_file_whole(
     """It is full at the first file, or at the second; a file is flushed, renamed, and its folder flushed."""
     true, calls = getattr(os, name), []
 
-    def fails(*given: object) -> None:
-        calls.append(given)
+    def fails(*args: object) -> None:
+        calls.append(args)
         if len(calls) > call * (2 if name == "fsync" else 1):
             raise OSError(errno.ENOSPC, "no space left")
-        true(*given)
+        true(*args)
 
     shell = Shell(tmp_path, capsys, monkeypatch)
     monkeypatch.setattr(
         "horizonfree.batch.compare.compare_in_processes", lambda *_, **__: [("uniform", [ROW])]
     )
     monkeypatch.setattr(os, name, fails)
-    code, _, said = shell(LINE)
+    code, _, stderr = shell(LINE)
     assert code == 2
-    assert f"{FILES[call]}: the disk is full" in said
+    assert f"{FILES[call]}: the disk is full" in stderr
     assert are_new(folder) == [call == 1, False]
     assert set(os.listdir(folder)) == set(FILES)
 
@@ -125,12 +125,12 @@ for last in itertools.count():
 def test_a_kill_at_any_step_leaves_every_file_whole(folder: Path, tmp_path: Path) -> None:
     """After each kill the old files are put back. The last one is not killed, and leaves nothing but its files."""
     command = [sys.executable, "-W", "ignore", "-c", KILLED.format(row=ROW), *LINE.split()]
-    statuses, left = [], []
-    aside = tmp_path / "aside"  # where a kill leaves what was not written yet
-    aside.mkdir()
-    where = {"cwd": tmp_path, "env": os.environ | {"TMPDIR": str(aside)}}
+    statuses, leftovers = [], []
+    temporary = tmp_path / "aside"  # where a kill leaves what was not written yet
+    temporary.mkdir()
+    process_options = {"cwd": tmp_path, "env": os.environ | {"TMPDIR": str(temporary)}}
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **where
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **process_options
     ) as child:
         assert child.stdin is not None
         assert child.stdout is not None
@@ -138,12 +138,12 @@ def test_a_kill_at_any_step_leaves_every_file_whole(folder: Path, tmp_path: Path
             if not line.startswith("ended"):
                 continue
             statuses.append(int(line.removeprefix("ended")))
-            left.append(are_new(folder))
+            leftovers.append(are_new(folder))
             if statuses[-1]:
                 put_back(folder)
             child.stdin.write("\n")
             child.stdin.flush()
     assert set(statuses[:-1]) == {-signal.SIGKILL}
     assert statuses[-1] == 0
-    assert left == [[False, False]] * 3 + [[True, False]] * 4 + [[True, True]] * 2
+    assert leftovers == [[False, False]] * 3 + [[True, False]] * 4 + [[True, True]] * 2
     assert set(os.listdir(folder)) == set(FILES)

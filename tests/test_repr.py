@@ -28,11 +28,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> hf.Run:
 
 
 def test_a_problem_says_what_it_is(run: hf.Run) -> None:
-    said = repr(run.problem).splitlines()
-    assert said[0] == "Problem harbour"
-    assert "  states   3: port, bay, <sea>" in said
-    assert "  episode  4 steps from port" in said
-    assert "  unknown  1 number, in the weights of back, on" in said
+    lines = repr(run.problem).splitlines()
+    assert lines[0] == "Problem harbour"
+    assert "  states   3: port, bay, <sea>" in lines
+    assert "  episode  4 steps from port" in lines
+    assert "  unknown  1 number, in the weights of back, on" in lines
     assert repr(hf.make("zoned-grid")).count("\n") == 5
     assert "one of 2 states, drawn" in repr(hf.Tabular(3, 2, 2, start=[0.5, 0.5, 0]))
 
@@ -42,21 +42,21 @@ def test_a_run_a_plan_and_a_certificate_say_what_they_are(run: hf.Run) -> None:
     assert re.search(r"back: 0\.\d{3}, on: 0\.\d{3}", repr(run))
     assert str(run.folder) in repr(run)
     plan = run.plan(hf.goal(run.problem, "<sea>"))
-    said = repr(plan)
-    assert said.startswith("Plan for 4 steps from port\n")
-    assert re.search(r"value +0\.\d+, 95% confidence interval \[", said)
-    assert plan.certificate.summary() in said
-    assert re.search(r"first +(wait|sail)", said)
+    text = repr(plan)
+    assert text.startswith("Plan for 4 steps from port\n")
+    assert re.search(r"value +0\.\d+, 95% confidence interval \[", text)
+    assert plan.certificate.summary() in text
+    assert re.search(r"first +(wait|sail)", text)
     assert plan.certificate.summary() in repr(plan.certificate)
     assert repr(run.certificate()).startswith("Certificate\n")
 
 
 def test_a_notebook_gets_a_table_and_names_are_not_markup(run: hf.Run) -> None:
-    things: list[ReprMixin] = [run, run.problem, run.certificate(), run.plan(hf.goal(run.problem, 2))]
-    for thing in things:
-        page = thing._repr_html_()
+    objects: list[ReprMixin] = [run, run.problem, run.certificate(), run.plan(hf.goal(run.problem, 2))]
+    for item in objects:
+        page = item._repr_html_()
         assert page.startswith("<table>")
-        assert page.count("<tr>") == len(thing._repr_table().lines)
+        assert page.count("<tr>") == len(item._repr_table().lines)
     page = run.problem._repr_html_()
     assert "&lt;sea&gt;" in page
     assert "<sea>" not in page
@@ -67,13 +67,13 @@ def test_a_plan_knows_where_it_spends_its_time(run: hf.Run) -> None:
     P = run.confidence().kernel.dense()
     rng = np.random.default_rng(0)
     for policy in (rng.integers(2, size=(4, 3)), rng.dirichlet(np.ones(2), size=(4, 3))):
-        drawn = np.eye(2)[policy] if policy.ndim == 2 else policy
-        now, wanted = np.array([1.0, 0, 0]), []
+        probabilities = np.eye(2)[policy] if policy.ndim == 2 else policy
+        mass, expected = np.array([1.0, 0, 0]), []
         for h in range(4):
-            wanted.append(now)
-            now = sum(now[s] * drawn[h, s, a] * P[s, a] for s in range(3) for a in range(2))
+            expected.append(mass)
+            mass = sum(mass[s] * probabilities[h, s, a] * P[s, a] for s in range(3) for a in range(2))
         plan = run.evaluate(hf.goal(run.problem, 2), policy)
-        np.testing.assert_allclose(plan.occupancy, wanted, atol=1e-12)
+        np.testing.assert_allclose(plan.occupancy, expected, atol=1e-12)
     with pytest.raises(hf.errors.ShapeError, match="this plan has no start"):
         _ = replace(plan, start=None).occupancy
 

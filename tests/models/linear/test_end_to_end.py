@@ -9,7 +9,7 @@ import pytest
 import horizonfree as hf
 from horizonfree.errors import OptionError
 from horizonfree.report import write_report
-from tests.models.linear.worlds import tiny
+from tests.models.linear.systems import tiny
 from tests.web.client import Client
 
 
@@ -39,8 +39,8 @@ def test_a_run_that_is_stored_goes_on_as_if_it_had_not_been(problem, run, tmp_pa
     reward = hf.goal(problem, 3)
     assert loaded.plan(reward).gap == run.plan(reward).gap
     assert loaded.plan(reward).gap < loaded.plan(reward * (1 - 1e-9)).gap or loaded.plan(reward).gap == 1
-    whole = hf.explore(problem, "uniform", episodes=90, seed=1, budget=60)
-    assert_same(hf.load(shutil.copytree(run.folder, tmp_path / "a")).resume(episodes=30), whole)
+    uninterrupted = hf.explore(problem, "uniform", episodes=90, seed=1, budget=60)
+    assert_same(hf.load(shutil.copytree(run.folder, tmp_path / "a")).resume(episodes=30), uninterrupted)
 
 
 def test_members_of_a_batch_are_ordinary_runs(problem):
@@ -77,16 +77,18 @@ def test_reports_and_the_playground_speak_of_it(run, tmp_path):
 
 
 def test_explorers_of_other_classes_are_refused_in_both_directions(problem):
-    words = "'optimal-design' learns a MixtureModel, but this problem has a LinearModel; .*: .*linear-design"
-    with pytest.raises(OptionError, match=words):
+    message = (
+        "'optimal-design' learns a MixtureModel, but this problem has a LinearModel; .*: .*linear-design"
+    )
+    with pytest.raises(OptionError, match=message):
         hf.explore(problem, "optimal-design", episodes=1)
     with pytest.raises(OptionError, match="learns a LinearModel, but this problem has a MixtureModel"):
         hf.explore(hf.make("river-swim", states=3, horizon=3), "linear-design", episodes=1)
 
 
 def test_a_problem_that_was_moved_is_explored_stored_and_read(tmp_path):
-    for i, how in enumerate(({"start": 2}, {"horizon": 3})):
-        problem = tiny().with_rewards("goals").with_start(**how)
+    for i, change in enumerate(({"start": 2}, {"horizon": 3})):
+        problem = tiny().with_rewards("goals").with_start(**change)
         run = hf.explore(problem, "uniform", episodes=5, progress=False)
         run.save(tmp_path / str(i))
         assert hf.load(tmp_path / str(i)).certificate().eps == run.certificate().eps
@@ -95,19 +97,21 @@ def test_a_problem_that_was_moved_is_explored_stored_and_read(tmp_path):
 def test_units_of_single_features_change_no_certificate():
     phi, mu = np.random.default_rng(0).dirichlet(np.ones(3), (5, 2)), np.eye(5)[:3] * 0.8 + 0.04
     scale = np.array([1.0, 1e-3, 50.0])
-    both = [hf.LinearMDP.from_features(phi * x, horizon=4, mu=mu / x[:, None]) for x in (np.ones(3), scale)]
-    policy = np.full(both[0].space.sizes, 0.5)
-    log = hf.simulate(both[0], policy, episodes=3000, seed=1)
-    found = [hf.certify(problem, log, budget=3000).eps for problem in both]
-    assert found[0] < 1
-    assert found[1] == pytest.approx(found[0], abs=1e-6)
+    problems = [
+        hf.LinearMDP.from_features(phi * x, horizon=4, mu=mu / x[:, None]) for x in (np.ones(3), scale)
+    ]
+    policy = np.full(problems[0].space.sizes, 0.5)
+    log = hf.simulate(problems[0], policy, episodes=3000, seed=1)
+    eps = [hf.certify(problem, log, budget=3000).eps for problem in problems]
+    assert eps[0] < 1
+    assert eps[1] == pytest.approx(eps[0], abs=1e-6)
 
 
 def test_probabilities_that_nearly_sum_to_one_are_made_to():
     run = hf.explore(tiny(), "uniform", episodes=300, progress=False)
     H, S, A = run.problem.space.sizes
     reward = np.full((H, S, A), 1 / H)
-    for off in (1 - 9e-9, 1 + 9e-9):
-        found = run.evaluate(reward, np.full((H, S, A), off / A))
-        assert not found.certificate.is_rejected
-        assert found.value_low <= 1 <= found.value_high + 1e-12
+    for total in (1 - 9e-9, 1 + 9e-9):
+        evaluation = run.evaluate(reward, np.full((H, S, A), total / A))
+        assert not evaluation.certificate.is_rejected
+        assert evaluation.value_low <= 1 <= evaluation.value_high + 1e-12

@@ -84,9 +84,9 @@ CHECKS: list[tuple[Callable[[Any], Any], tuple[Any, ...], type[HorizonfreeError]
 
 
 def test_values_out_of_their_range_are_refused(subtests: pytest.Subtests) -> None:
-    for check, values, error, words in CHECKS:
+    for check, values, error, message in CHECKS:
         for value in values:
-            with subtests.test(words, value=short_repr(value)), pytest.raises(error, match=words):
+            with subtests.test(message, value=short_repr(value)), pytest.raises(error, match=message):
                 check(value)
 
 

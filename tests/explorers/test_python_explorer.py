@@ -44,17 +44,17 @@ def problem():
 
 @pytest.mark.parametrize("explorer", [Eager(power=1.0), LeastTaken(), RandomGoals(step=-2)])
 def test_it_is_stored_and_resumed_to_the_bit(problem, explorer, tmp_path):
-    whole = hf.explore(problem, explorer, episodes=9, seed=3, progress=False)
+    uninterrupted = hf.explore(problem, explorer, episodes=9, seed=3, progress=False)
     hf.explore(problem, explorer, episodes=4, seed=3, out=tmp_path / "a", progress=False)
-    stored = hf.load(tmp_path / "a")
-    assert stored.certificate().eps <= 1
-    assert_same(whole, stored.resume(episodes=5, progress=False))
+    loaded = hf.load(tmp_path / "a")
+    assert loaded.certificate().eps <= 1
+    assert_same(uninterrupted, loaded.resume(episodes=5, progress=False))
 
 
 def test_its_state_and_records_are_its_own(problem):
     run = hf.explore(problem, Eager(), episodes=7, progress=False)
     np.testing.assert_array_equal(run.records["count"], np.arange(1, 8))
-    assert run.explorer_spec.name.endswith("test_own:Eager")
+    assert run.explorer_spec.name.endswith("test_python_explorer:Eager")
     plan = run.plan(hf.goal(problem, 8), model="explorer")
     assert plan.policy.shape == (5, 9)
 
@@ -62,51 +62,51 @@ def test_its_state_and_records_are_its_own(problem):
 def test_a_batch_has_its_runs(problem):
     batch = hf.explore_many(problem, Eager(), episodes=8, seeds=3, checkpoints=[4, 8], progress=False)
     for seed in range(3):
-        alone = hf.explore(problem, Eager(), episodes=8, seed=seed, progress=False)
-        np.testing.assert_array_equal(batch[seed].visits, alone.visits)
-        assert batch.curves["eps"][seed, 1] == pytest.approx(
-            alone.certificate(method="uniform").eps, abs=1e-9
-        )
+        run = hf.explore(problem, Eager(), episodes=8, seed=seed, progress=False)
+        np.testing.assert_array_equal(batch[seed].visits, run.visits)
+        assert batch.curves["eps"][seed, 1] == pytest.approx(run.certificate(method="uniform").eps, abs=1e-9)
     goals = [hf.goal(problem, s) for s in range(9)] + [hf.occupancy(problem, s) for s in range(9)]
-    own = [hf.true_gap(problem, r, batch[0].plan(r, model="explorer").policy) for r in goals]
-    assert batch.curves["own_gap"][0, 1] == pytest.approx(max(own), abs=1e-9)
+    gaps = [hf.true_gap(problem, r, batch[0].plan(r, model="explorer").policy) for r in goals]
+    assert batch.curves["own_gap"][0, 1] == pytest.approx(max(gaps), abs=1e-9)
 
 
 def test_a_batch_in_a_folder_is_read_back_and_options_vary(problem, tmp_path):
     settings = {"episodes": 5, "seeds": 2, "checkpoints": [5], "progress": False, "out": tmp_path / "b"}
-    over = {"power": [0.25, 1.0]}
-    first = hf.explore_many(problem, Eager(), over=over, **settings)
-    again = hf.explore_many(problem, Eager(), over=over, **settings)
-    np.testing.assert_array_equal(first.curves["gap"], again.curves["gap"])
+    grid = {"power": [0.25, 1.0]}
+    first = hf.explore_many(problem, Eager(), over=grid, **settings)
+    second = hf.explore_many(problem, Eager(), over=grid, **settings)
+    np.testing.assert_array_equal(first.curves["gap"], second.curves["gap"])
     assert first.shape == (1, 2, 2)
-    alone = hf.explore(problem, Eager(power=1.0), episodes=5, seed=1, progress=False)
-    np.testing.assert_array_equal(again[3].visits, alone.visits)
+    run = hf.explore(problem, Eager(power=1.0), episodes=5, seed=1, progress=False)
+    np.testing.assert_array_equal(second[3].visits, run.visits)
 
 
 def test_it_explores_a_real_environment(problem):
     env = problem.to_gymnasium()
     run = hf.explore(env, Eager(), known=problem, episodes=6, seed=2, progress=False)
-    again = hf.explore(env, Eager(), known=problem, episodes=3, seed=2, progress=False)
-    assert_same(run, again.resume(episodes=3, env=env, progress=False))
+    second = hf.explore(env, Eager(), known=problem, episodes=3, seed=2, progress=False)
+    assert_same(run, second.resume(episodes=3, env=env, progress=False))
 
 
 def test_it_has_a_name_and_options(problem):
     run = hf.explore(problem, NAME, episodes=3, progress=False)
     assert_same(run, hf.explore(problem, LeastTaken(), episodes=3, progress=False))
-    by_name = hf.explore(problem, "tests.explorers.test_own:Eager", power=2.0, episodes=3, progress=False)
+    by_name = hf.explore(
+        problem, "tests.explorers.test_python_explorer:Eager", power=2.0, episodes=3, progress=False
+    )
     assert by_name.explorer.power == 2.0
     with pytest.raises(UnknownNameError, match="no option 'powr'"):
-        hf.explore(problem, "tests.explorers.test_own:Eager", powr=2.0, episodes=3)
+        hf.explore(problem, "tests.explorers.test_python_explorer:Eager", powr=2.0, episodes=3)
     assert registry.about(NAME)["about"].startswith("Right: the action")
 
 
 def test_what_is_no_explorer_is_refused(problem):
-    for name, words in {
+    for name, message in {
         "tests.adversary.planted:Nothing": "cannot be imported",
         "no.such.module:Explorer": "cannot be imported",
         "tests.adversary.planted:np": "must be a subclass",
     }.items():
-        with pytest.raises((UnknownNameError, OptionError), match=words):
+        with pytest.raises((UnknownNameError, OptionError), match=message):
             hf.explore(problem, name, episodes=1)
     with pytest.raises(OptionError, match=r"give an object with its options: LeastTaken\(\)"):
         hf.explore(problem, LeastTaken, episodes=1)
@@ -128,11 +128,11 @@ def test_its_errors_are_its_own_and_finished_episodes_are_kept(problem, tmp_path
                 raise ZeroDivisionError("in the fourth episode")
             return super().choose(rng, model, state, evidence)
 
-    seen = []
+    calls = []
     with pytest.raises(ZeroDivisionError, match="in the fourth episode"):
-        hf.explore(problem, Fails(), episodes=9, progress=False, callback=lambda k, _: seen.append(k))
-    assert seen
-    assert max(seen) <= 3
+        hf.explore(problem, Fails(), episodes=9, progress=False, callback=lambda k, _: calls.append(k))
+    assert calls
+    assert max(calls) <= 3
 
 
 def test_a_class_of_a_script_is_stored_and_must_be_defined_again_to_resume(tmp_path):
@@ -170,8 +170,8 @@ def test_a_sweep_takes_it_by_name_and_as_an_object(tmp_path):
     }
     result = hf.sweep(source, tmp_path / "s", workers=1, progress=False)
     assert not result.failed
-    named, built = (result.where(explorer=x)["eps"] for x in ("named", "object"))
-    np.testing.assert_array_equal(named, built)
+    eps_by_name, eps_of_object = (result.where(explorer=x)["eps"] for x in ("named", "object"))
+    np.testing.assert_array_equal(eps_by_name, eps_of_object)
     with pytest.raises(OptionError, match="is an array"):
         hf.sweep(source | {"explorers": {"a": Table(np.zeros(3))}}, tmp_path / "t")
 
@@ -196,8 +196,8 @@ def test_a_sweep_lets_every_explorer_see_the_problem_as_what_it_learns(tmp_path)
     explorers = {"rf-ucrl": {}, "wang2020": {}, "table": {"name": "uniform", "seen_as": "table"}}
     rows = hf.compare(problem, explorers, episodes=5, seeds=2, checkpoints=[5])
     for name in explorers:
-        mine = result.where(explorer=name)["eps"].tolist()
-        assert mine == pytest.approx([row["eps"] for row in rows if row["explorer"] == name])
+        eps = result.where(explorer=name)["eps"].tolist()
+        assert eps == pytest.approx([row["eps"] for row in rows if row["explorer"] == name])
     with pytest.raises(OptionError, match="learns a MixtureModel"):
         hf.sweep(
             source | {"problems": {"river-swim": {"seen_as": "tabular"}}, "explorers": {"ucrl-rfe": {}}},
