@@ -1,0 +1,86 @@
+"""Runs as users set them up, and everything that they state, against the exact values of the hidden system.
+
+Statements are at delta = 1e-8, so a correct library fails here with a probability of at most 1e-6. The long form:
+
+    ADVERSARY_SECONDS=600 ADVERSARY_SEED=1 pytest -m slow -s tests/adversary/test_setups.py
+"""
+
+import os
+import time
+import warnings
+
+import jax
+import numpy as np
+import pytest
+
+import horizonfree as hf
+from horizonfree.errors import LogWarning, OptionError
+from tests.adversary.setups import SETUPS, Positions
+from tests.adversary.statements import Checks, check_run
+
+DELTA = 1e-8
+NUM_QUESTIONS = 6  # of each run
+
+
+def attack(checks, setup, seed):
+    rng = np.random.default_rng([seed, SETUPS.index(setup)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LogWarning)  # few different episodes are possible
+        run, system, *more = setup(rng)
+        check_run(checks, f"{setup.__name__} {seed}", run, system, rng, DELTA, *more, number=NUM_QUESTIONS)
+
+
+@pytest.mark.parametrize("setup", SETUPS, ids=lambda setup: setup.__name__)
+def test_no_statement_is_false(setup):
+    checks = Checks()
+    for seed in (0, 1):
+        attack(checks, setup, seed)
+    assert not checks.false, "\n".join(checks.false)
+    assert checks.statements > 20
+
+
+# Refuted at first: the law in a cell depends on the position in it, as far as the Lipschitz constant says.
+def test_errors_of_cells_do_not_refute_the_class():
+    rng, H = np.random.default_rng(0), 6
+    # In each of two cells: at 0.1 an episode stays with probability 0.7, at 0.9, where it enters, with 0.3.
+    laws = [[0.7, 0, 0, 0.3], [0.3, 0, 0, 0.7], [0, 0.3, 0.7, 0], [0, 0.7, 0.3, 0]]
+    P = np.repeat(np.array(laws)[:, None], 2, axis=1)
+    env = hf.discretize(Positions(P, 0), [2], lipschitz=0.5)
+    problem = hf.explore(env, "uniform", episodes=1, horizon=H, progress=False).problem
+    states, actions = np.zeros((500, H + 1), int), rng.integers(2, size=(500, H))
+    for k in range(500):
+        env.reset(seed=k)
+        states[k, 1:] = [env.step(a)[0] for a in actions[k]]
+    run = hf.from_episodes(problem, (states, actions))
+    exact = hf.from_episodes(problem._replace(layout={}), (states, actions))
+    assert exact.check().is_refuted  # the test has an effect
+    assert not run.check().is_refuted
+    assert not hf.audit(run, hf.goal(problem, 1), np.zeros((H, 3), int)).is_refuted
+    with pytest.raises(OptionError, match="the cells of this problem have errors"):
+        run.check(alternatives=["memory"])
+
+
+# Rejected at first: what an episode did not show counted as steps that stay (runs/logged.py).
+def test_a_log_of_a_run_has_no_more_transitions_in_another_run():
+    kernels = np.random.default_rng(0).dirichlet(np.ones(3), (2, 3, 2))
+    problem = hf.Mixture.from_kernels(kernels, horizon=5, weights=[0.5, 0.5])
+    log = hf.simulate(problem, np.zeros((5, 3), int), episodes=50)
+    short = [x[: 2 + k % 4] for k, x in enumerate(log.s)], [x[: 1 + k % 4] for k, x in enumerate(log.a)]
+    run = hf.from_episodes(problem, short)
+    again = hf.from_episodes(problem, run.log)
+    assert np.array_equal(run.visits, again.visits)
+    assert run.certificate().eps == again.certificate().eps
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+def test_the_long_form():
+    checks, seed = Checks(), int(os.environ.get("ADVERSARY_SEED", "0"))
+    end, number = time.monotonic() + float(os.environ.get("ADVERSARY_SECONDS", "300")), 100 + 1000 * seed
+    while time.monotonic() < end:
+        for setup in SETUPS:
+            attack(checks, setup, number)
+        number += 1
+        jax.clear_caches()  # programs of all shapes at once need too many memory maps
+    print(f"{checks.statements} statements, {sum(checks.refused.values())} refused, {len(checks.false)} false")
+    assert not checks.false, "\n".join(checks.false)
