@@ -167,9 +167,15 @@ def samples(rng):
     P, start = laws(rng, (d, S, A), S), start_of(rng, S)
     w = rng.dirichlet(np.full(d, 0.5))
     per_row = rng.choice([0, 1, 20, 1000], (S, A)) if rng.random() < 0.5 else np.full((S, A), 500)
-    counts = np.array([[[rng.multinomial(per_row[s, a], P[i, s, a]) for a in range(A)] for s in range(S)] for i in range(d)])
+    counts = np.array(
+        [[[rng.multinomial(per_row[s, a], P[i, s, a]) for a in range(A)] for s in range(S)] for i in range(d)]
+    )
     successors = (P > 0).any(0) if rng.random() < 0.8 else None
-    options = {"smoothing": float(rng.choice([0.0, 0.0, 1.0])), "successors": successors, "hull": rng.random() < 0.8}
+    options = {
+        "smoothing": float(rng.choice([0.0, 0.0, 1.0])),
+        "successors": successors,
+        "hull": rng.random() < 0.8,
+    }
     problem = hf.from_simulators(list(counts), horizon=H, start=start, **options)
     system = Hidden.of(np.einsum("d,dsat->sat", w, P), start)
     return recorded(rng, problem, system, ragged=False), system

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 import horizonfree as hf
-from horizonfree.errors import HorizonfreeError, LogWarning
+from horizonfree.errors import HorizonfreeError
 from tests.adversary import hidden
 from tests.adversary.hidden import Hidden, Pay
 
@@ -67,7 +67,7 @@ def check_run(checks, name, run, system, rng, delta, mean=None, number=99):
     scale = float(rng.choice([1.0, 1e4, 1e-3]))
     table = scale * rng.normal(size=(H, S, A)) * (rng.random((H, S, A)) < rng.choice([0.3, 1.0]))
     about = {} if rng.random() < 0.7 else {"misspecification": float(rng.choice([1e-6, 0.02, 0.3]))}
-    size = 2 * H * np.abs(table).max() + 1e-300
+    size = 2 * H * max(np.abs(table).max(), scale)
     rescaled = {"scale": "rescale", "delta": delta}
     if rng.random() < 0.3:
         table, scale, size = rng.random((H, S, A)) / H, 1.0 / H, 1.0
@@ -91,7 +91,11 @@ def check_run(checks, name, run, system, rng, delta, mean=None, number=99):
         final = scale * rng.normal(size=S) if rng.random() < 0.5 else None
         t = None
         if rng.random() < 0.6:
-            t = scale * (rng.normal(size=(S, A, S)) if rng.random() < 0.5 else rng.normal(size=(S, A, 1)) + rng.normal(size=S))
+            t = scale * (
+                rng.normal(size=(S, A, S))
+                if rng.random() < 0.5
+                else rng.normal(size=(S, A, 1)) + rng.normal(size=S)
+            )
         t = None if t is None else t[np.arange(S)[:, None], _aliases(allowed)]
         pay, options = Pay(table, t, final, gamma), {"final": final, "transition": t, "discount": gamma}
         options["scale"] = "rescale"
@@ -205,7 +209,9 @@ def check_run(checks, name, run, system, rng, delta, mean=None, number=99):
         new, other = policy(H, False), policy(H, True) if rng.random() < 0.5 else None
         result = hf.audit(run, table, new, other, **rescaled)
         checks.is_true(f"{name}: audit is refuted", not result.is_refuted)
-        true = hidden.value(system, Pay(table), new) - hidden.value(system, Pay(table), result.incumbent.policy)
+        true = hidden.value(system, Pay(table), new) - hidden.value(
+            system, Pay(table), result.incumbent.policy
+        )
         checks.within(f"{name}: audit", result.comparison.low, true, result.comparison.high, size)
         content = result.to_dict()["difference"]["interval"]
         checks.is_true(f"{name}: audit as data", content == [result.comparison.low, result.comparison.high])
@@ -238,8 +244,14 @@ def check_run(checks, name, run, system, rng, delta, mean=None, number=99):
         asked = {
             "plan": lambda: plan.certificate,
             "evaluation": lambda: run.evaluate(table, policy(H, False), **rescaled).certificate,
-            "event": lambda: run.plan(hf.reach(problem, states, within=min(within, H)), delta=delta).certificate,
-            "elsewhere": lambda: run.plan(hf.goal(problem.with_start(start, steps), 0), delta=delta, start=start, horizon=steps).certificate,
+            "event": lambda: (
+                run.plan(hf.reach(problem, states, within=min(within, H)), delta=delta).certificate
+            ),
+            "elsewhere": lambda: (
+                run.plan(
+                    hf.goal(problem.with_start(start, steps), 0), delta=delta, start=start, horizon=steps
+                ).certificate
+            ),
             "every reward": lambda: run.certificate(delta),
             "uniform": lambda: run.certificate(delta, method="uniform"),
             "goals": lambda: run.certificate(delta, rewards="goals", progress=False),
@@ -320,7 +332,7 @@ def _tiled(table, T):
 
 
 def _best_within(system, tables, bounds):
-    """The best total of the first table among policies with sign * total <= bound for the others; None if there is none.
+    """The best total of the first table among policies with sign * total <= bound for the others; None without any.
 
     A linear programme over the occupancies of the hidden system.
     """
@@ -341,6 +353,3 @@ def _best_within(system, tables, bounds):
         np.stack([np.zeros(index.size), high], axis=1),
     )  # fmt: skip
     return None if found.status == 2 else -found.fun * size
-
-
-__all__ = ["Checks", "LogWarning", "check_run"]

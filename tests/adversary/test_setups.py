@@ -82,5 +82,7 @@ def test_the_long_form():
             attack(checks, setup, number)
         number += 1
         jax.clear_caches()  # programs of all shapes at once need too many memory maps
-    print(f"{checks.statements} statements, {sum(checks.refused.values())} refused, {len(checks.false)} false")
+    print(
+        f"{checks.statements} statements, {sum(checks.refused.values())} refused, {len(checks.false)} false"
+    )
     assert not checks.false, "\n".join(checks.false)
