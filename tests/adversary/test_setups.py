@@ -15,6 +15,7 @@ import pytest
 
 import horizonfree as hf
 from horizonfree.errors import LogWarning, OptionError
+from tests.adversary.hidden import Hidden
 from tests.adversary.setups import SETUPS, Positions
 from tests.adversary.statements import Checks, check_run
 
@@ -86,3 +87,42 @@ def test_the_long_form():
         f"{checks.statements} statements, {sum(checks.refused.values())} refused, {len(checks.false)} false"
     )
     assert not checks.false, "\n".join(checks.false)
+
+
+# Named "the distribution of starts" at first, and one step more where a reward is paid later (models/certify.py).
+def test_certificates_name_the_start_and_the_number_of_steps():
+    problem = hf.make("river-swim", states=4, horizon=8)
+    run = hf.explore(problem, "uniform", episodes=20, progress=False)
+    reward, within = hf.goal(problem, 3), [hf.at_most(hf.reach(problem, 2, within=8), 0.5)]
+    there = run.restart_from(2)
+    assert there.certificate().holds_for == "plans of run.plan(reward, delta=0.05), from state 2, 8 steps"
+    for options in ({"final": np.zeros(4)}, {"transition": np.zeros((4, 2, 4))}, {"discount": 0.9}):
+        assert run.plan(reward, **options).certificate.holds_for == "this policy, from state 0, 8 steps"
+    later = run.plan(np.zeros(4), start=2, horizon=3, final=np.ones(4)).certificate
+    assert later.holds_for == "this policy, from state 2, 3 steps"
+    constrained = run.plan(reward, constraints=within).certificate
+    assert constrained.holds_for.startswith("this policy, from state 0, 8 steps, among policies")
+
+
+# Counted as actions of their own at first, which can differ from those that they stand for (models/tabular/bounds.py).
+@pytest.mark.parametrize("misspecification", [0.0, 0.05])
+def test_forbidden_actions_of_tables_change_no_number(misspecification):
+    rng = np.random.default_rng(0)
+    P, table = rng.dirichlet(np.ones(3), (3, 2)), rng.normal(size=(4, 3, 2))
+    s, a = Hidden.of(P, 0).simulate(rng, 30, 4)
+    wide, allowed = np.concatenate([P, P[:, :1]], axis=1), np.array([[True, True, False]] * 3)
+    problems = (
+        hf.Tabular.from_table(P, horizon=4),
+        hf.Tabular.from_table(wide, horizon=4, actions_allowed=allowed),
+    )
+    rewards = table, np.concatenate([table, np.zeros((4, 3, 1))], axis=2)
+    numbers = []
+    for problem, reward in zip(problems, rewards):
+        run, how = hf.from_episodes(problem, (s, a)), {"misspecification": misspecification}
+        plan = run.plan(reward, scale="rescale", **how)
+        family = run.certificate(rewards="goals", **how)
+        numbers.append(
+            [run.certificate(**how).eps, family.eps, plan.value, plan.value_low, plan.value_high, plan.gap]
+        )
+    assert numbers[0] == pytest.approx(numbers[1], rel=1e-12)
+    assert numbers[0][-1] > 0.01
