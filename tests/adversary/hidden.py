@@ -99,6 +99,21 @@ def first_visit(S, A, states, steps):
     return table
 
 
+def until(system, left, right, policy=None, *, steps, is_max=True):
+    """P(left U<=steps right) of sets of shown states, under a policy [steps, S], or its largest or smallest value."""
+    is_left, is_right = (np.isin(system.shown, states) for states in (left, right))
+    every, allowed = np.arange(len(system.shown)), system.allowed[system.shown]
+    V = is_right.astype(float)
+    for h in reversed(range(steps)):
+        Q = system.P @ V
+        if policy is not None:
+            after = Q[every, policy[h][system.shown]]
+        else:
+            after = np.where(allowed, Q, -1.0).max(-1) if is_max else np.where(allowed, Q, 2.0).min(-1)
+        V = np.where(is_right, 1.0, np.where(is_left, after, 0.0))
+    return float(system.start @ V)
+
+
 def distribution(system, r, policy):
     """The totals of an episode and their probabilities, for a reward [H, S, A] of whole numbers."""
     A = system.P.shape[1]

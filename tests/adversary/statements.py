@@ -2,6 +2,7 @@
 
 import itertools
 import tempfile
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -148,6 +149,27 @@ def check_run(checks, name, run, system, rng, delta, mean=None, number=99):
         own = hidden.value(remembered, pay, np.concatenate([rule, rule], axis=1))
         checks.at_most(f"{name}: reach", hidden.best(remembered, pay) - own, plan.gap)
         checks.within(f"{name}: reach, value", plan.value_low, own, plan.value_high)
+
+    def properties():
+        names = {"states": [f"s{s}" for s in range(S)]}
+        named = replace(run, problem=problem._replace(layout={**problem.layout, **names}))
+        left, right = ([s for s in range(S) if rng.random() < 0.6] for _ in range(2))
+        sets = [" | ".join(f'"s{s}"' for s in states) or "false" for states in (left, right)]
+        is_max, kind = bool(rng.random() < 0.5), str(rng.choice(["F", "G", "U"]))
+        path = {"F": f"F<={within} ({sets[1]})", "G": f"G<={within} ({sets[1]})"}
+        path["U"] = f"({sets[0]}) U<={within} ({sets[1]})"
+        plan = named.plan(hf.property(f"P{'max' if is_max else 'min'}=? [{path[kind]}]"), delta=delta)
+        every = list(range(S))
+        if kind == "G":  # the complement of a visit of another state
+            asked = every, [s for s in every if s not in right]
+            best = 1 - hidden.until(system, *asked, steps=within, is_max=not is_max)
+            own = 1 - hidden.until(system, *asked, plan.policy, steps=within)
+        else:
+            asked = every if kind == "F" else left, right
+            best = hidden.until(system, *asked, steps=within, is_max=is_max)
+            own = hidden.until(system, *asked, plan.policy, steps=within)
+        checks.at_most(f"{name}: {path[kind]}", best - own if is_max else own - best, plan.gap)
+        checks.within(f"{name}: {path[kind]}, value", plan.value_low, own, plan.value_high)
 
     def constraints():
         steps, cost = min(within, H), rng.normal(size=(H, S, A))
@@ -310,7 +332,7 @@ def check_run(checks, name, run, system, rng, delta, mean=None, number=99):
 
     questions = (
         plans, partial(evaluations, False), partial(evaluations, True), partial(comparisons, False),
-        partial(comparisons, True), extended, families, elsewhere, events, constraints, risk, trade_offs,
+        partial(comparisons, True), extended, families, elsewhere, events, properties, constraints, risk, trade_offs,
         tests_of_the_class, robustness, audits, observed, intervals, files, identities,
     )  # fmt: skip
     for i in rng.permutation(len(questions))[:number]:
