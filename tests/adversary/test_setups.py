@@ -57,7 +57,7 @@ def test_errors_of_cells_do_not_refute_the_class():
     assert exact.check().is_refuted  # the test has an effect
     assert not run.check().is_refuted
     assert not hf.audit(run, hf.goal(problem, 1), np.zeros((H, 3), int)).is_refuted
-    with pytest.raises(OptionError, match="the cells of this problem have errors"):
+    with pytest.raises(OptionError, match="cells have errors"):
         run.check(alternatives=["memory"])
 
 

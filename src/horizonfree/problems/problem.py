@@ -74,7 +74,7 @@ class Problem(ReprMixin):
         """Raise an error where REASON needs a correct model class: not with samples, nor with errors of cells."""
         self.check_exact_kernels(reason)
         if self.radii is not None:
-            raise OptionError(f"{reason}; the cells of this problem have errors")
+            raise OptionError(f"{reason}, and here cells have errors")
 
     @property
     def space(self) -> Space:

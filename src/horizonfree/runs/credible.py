@@ -139,7 +139,7 @@ def posterior_of(run: Any, draws: int, prior: Any, seed: int) -> Posterior:
     key = draws, seed, prior if is_named else check_floats(prior, "prior").tobytes()
     if key not in run._posterior:
         run.problem.check_exact_class(
-            "a posterior assumes that the model class is correct; only proved bounds are available"
+            "only proved bounds are available: a posterior assumes that the model class is correct"
         )
         confidence = run.confidence()
         confidence.check_not_refuted()
