@@ -54,3 +54,29 @@ def test_payments_for_transitions_that_no_sample_showed_are_refused_or_counted(r
     with audit.refusals():
         audit.plan("plan", run.plan(np.zeros(S), transition=transition), truth, task)
     audit.report().raise_for_violations()
+
+
+# Violated at first: a pair without samples led to its own state, and counted as known (problems/simulators.py).
+def test_a_single_declared_successor_follows_a_pair_that_was_not_sampled():
+    counts, successors = np.zeros((2, S, A, S), int), np.zeros((S, A, S), bool)
+    counts[:, 0, :, :2], counts[:, 1, 1, 0], counts[:, 2, :, 2] = 50, 100, 100
+    successors[0, :, :2], successors[1, 1, 0], successors[2, :, 2] = True, True, True
+    successors[1, 0, 2] = True  # never sampled
+    problem = hf.from_simulators(list(counts), horizon=H, start=0, successors=successors)
+    P = successors / successors.sum(-1, keepdims=True)
+    log = hf.simulate(hf.Tabular.from_table(P, horizon=H), np.ones((H, S), int), episodes=200)
+    run = hf.from_episodes(problem, log)
+    policy, reward, audit = np.zeros((H, S), int), hf.goal(problem, 2), testing.Audit()
+    audit.plan("evaluate", run.evaluate(reward, policy), P[None], testing.task_of(problem, reward))
+    audit.report().raise_for_violations()
+    assert audit.report().statements > 2
+
+
+# Refuted at first, although the kernels allow transitions that no sample showed (runs/check.py).
+def test_a_transition_that_no_sample_showed_does_not_refute_the_class(run):
+    states = np.zeros((3, H + 1), int)
+    states[1, 3:] = 2
+    seen = hf.from_episodes(run.problem, (states, np.zeros((3, H), int)))
+    assert not seen.certificate().is_rejected
+    assert not seen.check().is_refuted
+    assert not seen.certificate(alternatives="auto").is_rejected

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -29,13 +30,14 @@ from horizonfree.mdp.events import Lift
 from horizonfree.mdp.names import name_of
 from horizonfree.mdp.policies import named_allowed
 from horizonfree.mdp.rewards import Reward, StateRewards
-from horizonfree.mdp.space import occupied_states
+from horizonfree.mdp.space import Space, occupied_states
 from horizonfree.models.base import Bounds, Confidence, Evidence, Model
 from horizonfree.models.registry import diagnostics_of
 from horizonfree.planning.induction import best_plan
 
 TYPICAL_TARGET = 0.5  # the gap that `Confidence.missing` gives a forecast for
 BAD_POLICY = "this policy may lose everything; that is no lack of data, as plans for every reward lose less"
+THIS_POLICY = "this policy"
 EVERY_REWARD = "every reward r_h(s, a) of total at most 1"
 
 
@@ -117,7 +119,7 @@ def certified(
     gaps, method, eps = smallest_gap(bounds, rounding)
     low, high = np.fmax(bounds.low - rounding, 0.0), np.fmin(bounds.high + rounding, 1.0)
     words, parts = _statement(confidence, eps, factor, missing=missing), confidence.parts() | gaps
-    certificate = _certificate(model, confidence, eps, method, words, parts, policies="this policy")
+    certificate = _certificate(model, confidence, eps, method, words, parts, policies=THIS_POLICY)
     return replace(bounds, low=low, high=high), certificate
 
 
@@ -278,13 +280,7 @@ def _certificate(
     forecast: str = "",
 ) -> Certificate:
     """A certificate of these policies, by default the plans of `Run.plan`."""
-    delta, space = float(confidence.delta), model.space
-    start = (
-        "the distribution of starts"
-        if space.start is None
-        else name_of(confidence.layout, "states", space.start)
-    )
-    steps = f"{space.horizon} step{'' if space.horizon == 1 else 's'}"
+    delta = float(confidence.delta)
     policies = policies or f"plans of run.plan(reward, delta={delta:g})"
     return Certificate(
         eps,
@@ -293,9 +289,19 @@ def _certificate(
         words,
         parts,
         forecast=forecast,
-        holds_for=f"{policies}, from {start}, {steps}",
+        holds_for=scope(policies, model.space, confidence.layout),
         assumes="; ".join([model.describe().assumption, *confidence.assumptions()]),
     )
+
+
+def scope(policies: str, space: Space, layout: Mapping[str, Any], num_steps: int | None = None) -> str:
+    """What a certificate holds for: policies, the start and the number of steps, by default the horizon."""
+    starts = np.flatnonzero(space.starts())
+    start = "the distribution of starts"
+    if len(starts) == 1:
+        start = name_of(layout, "states", int(starts[0]))
+    steps = space.horizon if num_steps is None else num_steps
+    return f"{policies}, from {start}, {steps} step{'' if steps == 1 else 's'}"
 
 
 def _rejected_certificate(model: Model, confidence: Confidence) -> Certificate:

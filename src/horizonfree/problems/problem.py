@@ -70,6 +70,12 @@ class Problem(ReprMixin):
         if self.sampling is not None:
             raise OptionError(f"{reason}; the kernels of this problem were estimated from samples")
 
+    def check_exact_class(self, reason: str) -> None:
+        """Raise an error where REASON needs a correct model class: not with samples, nor with errors of cells."""
+        self.check_exact_kernels(reason)
+        if self.radii is not None:
+            raise OptionError(f"{reason}, and here cells have errors")
+
     @property
     def space(self) -> Space:
         """States, actions, horizon and start."""

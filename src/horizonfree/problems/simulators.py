@@ -257,15 +257,20 @@ def _estimates(
     smoothing: Any,
     may_follow: Bool[np.ndarray, "S A S"],
 ) -> tuple[Float[np.ndarray, "d S A S"], Float[np.ndarray, "S A"]]:
-    """Kernels, and how far smoothing moved them. A pair without samples leads to its own state."""
+    """Kernels, and how far smoothing moved them.
+
+    A pair without samples leads to its own state, or where that cannot follow, to the first state that can.
+    """
     smoothing = check_number(smoothing, "smoothing", 0, 1e300, "a number from 0 to 1e300")
     S = counts.shape[1]
     stay = np.eye(S)[:, None]
+    may_stay = np.einsum("sas->sa", may_follow)
+    unseen = np.where(may_stay[..., None], stay, np.eye(S)[may_follow.argmax(-1)])
     num_samples = counts.sum(-1, keepdims=True)
-    frequencies = np.where(num_samples > 0, counts / np.maximum(num_samples, 1), stay)
+    frequencies = np.where(num_samples > 0, counts / np.maximum(num_samples, 1), unseen)
     smoothed_counts = counts + smoothing * may_follow / may_follow.sum(-1, keepdims=True)
     total = smoothed_counts.sum(-1, keepdims=True)
-    smooth = np.where(total > 0, smoothed_counts / np.where(total > 0, total, 1.0), stay)
+    smooth = np.where(total > 0, smoothed_counts / np.where(total > 0, total, 1.0), unseen)
     smooth, frequencies = (np.where(is_final[:, None, None], stay, x) for x in (smooth, frequencies))
     return smooth, np.abs(smooth - frequencies).sum(-1).max(0) / 2
 

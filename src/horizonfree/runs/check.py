@@ -47,19 +47,19 @@ def check_model_class(
     """The e-values of the alternatives, at the delta of the confidence set; `by` labels groups of episodes."""
     evidence, confidence = data
     delta, model, episodes = float(confidence.delta), problem.model, int(evidence.episodes)
-    if int(evidence.impossible):
+    if int(evidence.impossible) and not (problem.sampling is not None and problem.sampling.everywhere):
         return Check((Alternative("a transition that is impossible in the class", np.inf),), delta, episodes)
     if by is not None:
-        problem.check_exact_kernels("by= compares groups in a model class that is assumed to be correct")
+        problem.check_exact_class("by= compares groups in a model class that is assumed to be correct")
         if log is None:
             raise OptionError(f"by= {NO_LOG}; make the run with from_episodes or from_log and check that")
         name, log_q_groups = _groups(model, log, by)
         log_e = log_q_groups - alternatives_of(model).max_log_likelihood(evidence, confidence)
         return Check((Alternative(name, log_e),), delta, episodes)
     names, is_auto = _parse(alternatives, model)
-    if problem.sampling is not None:
+    if problem.sampling is not None or problem.radii is not None:
         if not is_auto:
-            problem.check_exact_kernels("alternatives test kernels that are assumed to be correct")
+            problem.check_exact_class("alternatives test a model class that is assumed to be correct")
         return Check((), delta, episodes)
     results: list[Alternative] = []
     max_log = alternatives_of(model).max_log_likelihood(evidence, confidence) if names else 0.0

@@ -406,7 +406,8 @@ class Question:
         gap = self.reward.factor * eps
         if not certificate.is_rejected:
             statement = self._statement(status, gap, round_up(eps) < 1, certificate.statement)
-            holds = f"{certificate.holds_for}, among policies that satisfy the constraints"
+            scope = certify.scope(certify.THIS_POLICY, self.run.problem.space, self.asked.layout, self.acts)
+            holds = f"{scope}, among policies that satisfy the constraints"
             certificate = replace(certificate, eps=eps, statement=statement, holds_for=holds)
         units = self.reward.factor * np.array(
             [sign / cost.factor for sign, cost in zip(self.sign, self.costs)]

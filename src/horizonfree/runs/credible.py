@@ -140,14 +140,9 @@ def posterior_of(run: Any, draws: int, prior: Any, seed: int) -> Posterior:
     is_named = prior is None or isinstance(prior, str)
     key = draws, seed, prior if is_named else check_floats(prior, "prior").tobytes()
     if key not in run._posterior:
-        run.problem.check_exact_kernels(
-            "a posterior ignores the error of samples; only proved bounds are available"
+        run.problem.check_exact_class(
+            "only proved bounds are available: a posterior assumes that the model class is correct"
         )
-        if run.problem.radii is not None:
-            raise OptionError(
-                "a posterior assumes that the model class is correct, and here cells have errors; only proved "
-                "bounds are available"
-            )
         confidence = run.confidence()
         confidence.check_not_refuted()
         result = posterior(run.problem.model, run.evidence, draws=draws, prior=prior, seed=seed)

@@ -14,7 +14,7 @@ Episodes that agree because few transitions are possible pass both tests.
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import equinox as eqx
@@ -142,8 +142,8 @@ def _init_evidence(model: Model, budget: int | None) -> Evidence:
 def from_episodes(problem: Problem, episodes: Any, *, ended: Any = None, budget: int | None = None) -> Run:
     """A run made of recorded episodes in their order, whatever policy they were recorded with.
 
-    episodes: a pair of arrays, states [K, H+1] and actions [K, H]; or the result of `simulate`. Episodes may be
-    shorter: all of them, states [K, L+1] and actions [K, L], or each by itself, in two lists; steps that were not
+    episodes: a pair of arrays, states [K, H+1] and actions [K, H]; the result of `simulate`, or `run.log`. Episodes may
+    be shorter: all of them, states [K, L+1] and actions [K, L], or each by itself, in two lists; steps that were not
     observed count for nothing. The policy of an episode, and when its record stops, may depend on what was observed
     before and on nothing later, and no episode may be left out because of its content. Transitions that no parameter
     explains are kept and lead to "model rejected". budget: as for `explore`; it must have been fixed before the data
@@ -208,7 +208,10 @@ def _replay(model: Model, first: Evidence, trajectories: Trajectory) -> Evidence
 def _rows(space: Space, episodes: Any) -> Episodes:
     """States [K, H+1] and actions [K, H] as they are given, shorter episodes padded."""
     if isinstance(episodes, Trajectory):
-        episodes = episodes.s, episodes.a
+        rows = _rows(space, (episodes.s, episodes.a))
+        is_seen = np.asarray(episodes.j) != UNSEEN
+        is_seen = np.pad(is_seen, ((0, 0), (0, space.horizon - is_seen.shape[1])))
+        return replace(rows, is_seen=rows.is_seen & is_seen)
     if not isinstance(episodes, (tuple, list)) or len(episodes) != 2:
         raise ShapeError("episodes must be a pair of arrays, states [K, H+1] and actions [K, H]")
     H = space.horizon

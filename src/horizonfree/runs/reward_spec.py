@@ -104,6 +104,9 @@ def plan_or_evaluate(
         tail = round_up_text(_discounted_tail(table, float(spec.discount)))
         statement += f"; with an infinite horizon, at most {tail} more"
     certificate = replace(plan.certificate, statement=statement, claim=None)
+    if certificate.holds_for:
+        scope = certify.scope(certify.THIS_POLICY, problem.space, problem.layout)
+        certificate = replace(certificate, holds_for=scope)
     return replace(plan, policy=plan.policy[: problem.horizon], certificate=certificate)
 
 

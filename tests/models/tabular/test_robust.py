@@ -157,7 +157,7 @@ def literal_bounds(run, zeta, reward, pi):
         for s in range(S):
             new[0, s], new[1, s], new[2, s] = best[s].max(), pi[h, s] @ high[s], pi[h, s] @ low[s]
             loss = []
-            for a in range(A):
+            for a in np.flatnonzero(run.problem.actions_allowed[s]):
                 other_low = sum(pi[h, s, b] * low[s, b] for b in range(A) if b != a)
                 separate = min(best[s, a], high[s, a] + spread[s, a])
                 loss.append(pi[h, s, a] * spread[s, a] + (1 - pi[h, s, a]) * separate - other_low)

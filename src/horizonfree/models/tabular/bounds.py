@@ -24,6 +24,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from horizonfree.mdp.policies import is_allowed
 from horizonfree.mdp.space import Space
 from horizonfree.models.base import Policy, probabilities
 from horizonfree.models.tabular.balls import Balls
@@ -233,7 +234,7 @@ class Expansion:
         caps: tuple[float, float],
     ) -> Values:
         """One step back; caps: the largest totals from here and from the next step on."""
-        mean, cap = self.means(after, blocks, caps), caps[0]
+        mean, cap, is_choice = self.means(after, blocks, caps), caps[0], is_allowed(self.space)
         Q = r + mean.V
         V = (pi * Q).sum(-1)
         J = np.einsum("sa,sacx->scx", pi, mean.g)
@@ -243,16 +244,18 @@ class Expansion:
         upper, lower = np.minimum(r + mean.upi, cap), np.maximum(r + mean.lo, 0.0)
         lo = np.maximum((pi * lower).sum(-1), V - J_norm - R)
         upi = np.minimum((pi * upper).sum(-1), V + J_norm + R)
-        # What an action can gain on the policy, by the range of values or by tangents.
+        # What an allowed action can gain on the policy, by the range of values or by tangents.
         others = (pi * mean.local).sum(-1, keepdims=True) - pi * mean.local
         slopes = norm(mean.g - J[:, None]) + mean.alone
         by_slopes = Q - V[:, None] + slopes + (1 - pi) * mean.local + others + apart
         advantage = np.minimum(upper - lo[:, None], by_slopes)
         best = np.minimum(r + mean.up, cap)
-        D = np.maximum(0.0, np.minimum(advantage + mean.D, best - lo[:, None]).max(-1))
+        gain = np.minimum(advantage + mean.D, best - lo[:, None])
+        D = np.where(is_choice, gain, 0.0).max(-1, initial=0.0)
         # The best value by tangents; V*_P - V_P and V_P - V - J.u bound each other.
         above = np.where(self.balls.is_unknown, np.inf, Q - V[:, None] + slopes + mean.B)
-        B = np.maximum(0.0, np.minimum(above, best - V[:, None] + J_norm[:, None]).max(-1))
+        gain = np.minimum(above, best - V[:, None] + J_norm[:, None])
+        B = np.where(is_choice, gain, 0.0).max(-1, initial=0.0)
         B = np.minimum(B, D + R)
         D = np.minimum(D, B + R)
         up = np.minimum(np.minimum(best.max(-1), upi + D), V + J_norm + B)

@@ -27,7 +27,7 @@ from jaxtyping import Float, Int
 from horizonfree.errors import OptionError
 from horizonfree.guarantees.certificate import round_up
 from horizonfree.mdp.events import Lift
-from horizonfree.mdp.policies import redirect_forbidden
+from horizonfree.mdp.policies import is_allowed, redirect_forbidden
 from horizonfree.mdp.space import Kernel, Space
 from horizonfree.models.base import FORECAST_TIMES, Bounds, Confidence, Number, Policy, probabilities
 from horizonfree.models.misspecification import Misspecification
@@ -110,7 +110,7 @@ class Laws:
 
     def values(self, reward: Float[np.ndarray, "H S A"], policy: Policy) -> Float[np.ndarray, "4 S"]:
         """up, upi, lo, D of the first step: Theorem T2."""
-        pi = probabilities(policy, reward.shape[2])
+        pi, is_choice = probabilities(policy, reward.shape[2]), is_allowed(self.space)
         left = np.cumsum(reward.max((1, 2))[::-1])[::-1]
         caps = np.minimum(1.0, np.append(left, 0.0))
         up, upi, lo, D = np.zeros((4, reward.shape[1]))
@@ -125,7 +125,8 @@ class Laws:
             apart = np.minimum(best, high + most[3])
             loss = pi[h] * most[3] + (1 - pi[h]) * apart - others
             up = best.max(-1)
-            D = np.clip(np.minimum(loss.max(-1), up - lo), 0.0, caps[h])
+            most_lost = np.where(is_choice, loss, 0.0).max(-1)
+            D = np.clip(np.minimum(most_lost, up - lo), 0.0, caps[h])
         return np.stack([up, upi, lo, D])
 
     def eps(self) -> float:
