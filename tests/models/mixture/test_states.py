@@ -58,6 +58,18 @@ def test_a_grid_where_most_is_out_of_reach(run):
         check(run.problem.model, episodes.confidence(), "goals")
 
 
+def test_a_block_of_rewards_may_have_no_state_at_a_step():
+    """On a line every state is occupied at one step, so the last step has none of the first block's states."""
+    S, horizon = tangent.REWARDS_PER_BLOCK + 20, tangent.REWARDS_PER_BLOCK + 10
+    kernels = np.zeros((2, S, 1, S))
+    kernels[:, np.arange(S), 0, np.minimum(np.arange(S) + 1, S - 1)] = 1
+    kernels[1, -1, 0] = np.eye(S)[0]
+    problem = hf.Mixture.from_kernels(kernels, horizon=horizon, weights=[0.5, 0.5])
+    run = hf.explore(problem, episodes=2, progress=False)
+    certificate = run.certificate(rewards="occupancies")
+    assert certificate.eps == pytest.approx(run.plan(hf.occupancy(problem, 0)).gap, abs=1e-9)
+
+
 def test_forbidden_actions_are_not_taken():
     rng = np.random.default_rng(0)
     kernels = rng.dirichlet(np.ones(5), size=(2, 5, 3)) * (rng.uniform(size=(5, 3, 5)) < 0.6)

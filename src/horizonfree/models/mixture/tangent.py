@@ -196,7 +196,8 @@ def back(
         J=J,
         B=B,
     )
-    return now, np.where(around.space.reachable, V_star - average_over_actions(Q_star, pi), 0.0).max()
+    shortfalls = np.where(around.space.reachable, V_star - average_over_actions(Q_star, pi), 0.0)
+    return now, shortfalls.max(initial=0.0)  # a block of rewards may have no state at a step
 
 
 def sums(around: EllipsoidAround, after: Values) -> tuple[Means, Slopes]:
