@@ -44,6 +44,15 @@ def test_a_power_law_has_its_exponent_and_no_bend(made):
     assert found.last == pytest.approx(0.75, abs=1e-12)
     assert found.sizes == tuple(SIZES)
     assert found.instances == 4
+    assert found.spread == "+0.75 to +0.75"
+
+
+def test_slopes_of_single_instances_leave_out_those_with_censored_values(made):
+    values = np.stack([np.array(SIZES) ** x for x in (0.2, 0.4, 0.9, 0.5)], axis=1)[:, :, None] * np.ones(3)
+    values[0, 2, 0] = 0.0  # one value of twelve
+    found = made.exponent(SIZES, values)
+    assert (found.least, found.largest) == pytest.approx((0.2, 0.5), abs=1e-12)
+    assert made.exponent(SIZES, values[:, :1]).spread == ""
 
 
 def test_slope_and_bend_are_those_of_least_squares(made):

@@ -1,7 +1,8 @@
 """Table 1, measured: `python experiments/table1/table.py [FOLDER]` writes it as Markdown, as HTML and as a figure.
 
-Exponents are those of ../shared/exponents.py; each size has one instance, so intervals describe this instance. "?":
-fewer than three sizes have at most a tenth of their runs censored.
+Exponents are those of ../shared/exponents.py, with the exponents of single instances in round brackets; linear MDPs
+have one instance, so their intervals describe this instance. "?": fewer than three sizes have at most a tenth of their
+runs censored. Ranks: among the explorers of a class on one instance, median and range over instances.
 Episodes: until the worst true gap of 2 S + 32 rewards of total 1 is at most eps, and stays so (rewards per step: add 2
 to the exponent of H, as the paper's rates for them count it). 1/eps: minus the inverse of the exponent of the gap in K.
 """
@@ -11,11 +12,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import rankdata
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "reproduce"))
 
-from read import chosen, exponent, needed, read, samples, shown, table, told, values
+from read import chosen, exponent, last, needed, read, samples, shown, table, told, values
 
 from horizonfree import theory
 from horizonfree.explorers.registry import find_entry
@@ -30,7 +32,7 @@ KINDS = {  # class: the problems on which each size varies
     "tabular": {"H": ("tables-H", "horizon"), "S": ("tables-S", "states"), "A": ("tables-A", "actions")},
     "linear": {"H": ("linear-H", "horizon"), "d": ("linear-d", "blocks")},
 }
-OURS = {"mixture": ("ucrl-rfe", "information", "uniform"), "tabular": ("tabular-design", "uniform")}
+OURS = {"mixture": ("ucrl-rfe", "optimal-design", "uniform"), "tabular": ("tabular-design", "uniform")}
 OURS |= {"linear": ("lsvi-rfe", "linear-design", "uniform")}
 HEADS = [
     "row of the paper",
@@ -41,6 +43,7 @@ HEADS = [
     "of 1/eps, true gap",
     "episodes to eps: true gap / certificate",
     "certified at the end",
+    "rank at the end: true gap / certificate",
 ]
 HEADS += ["CPU s per 1,000 episodes", "constants"]
 NOT = "not measured"
@@ -52,6 +55,25 @@ def printed(row) -> str:
     return f"{row.order} ({row.scale}{kind})"
 
 
+def at_end(rows: list[dict], model: str, explorer: str) -> list[dict]:
+    """The rows after the last episode, at the second smallest H."""
+    kind, size = KINDS[model]["H"]
+    mine = chosen(rows, kind=kind, explorer=explorer)
+    return last(chosen(mine, **{size: sorted(values(mine, size))[:2][-1]})) if mine else []
+
+
+def ranks(rows: list[dict], model: str, field: str) -> dict[str, str]:
+    """For each explorer its rank in the class, 1 for the smallest number: the median over instances, and the range.
+
+    The number of an instance is the median over its seeds; ties share a rank.
+    """
+    names = values(chosen(rows, kind=KINDS[model]["H"][0]), "explorer")
+    numbers = [np.median(samples(at_end(rows, model, x), field, "episodes")[1][0], 1) for x in names]
+    found = rankdata(numbers, axis=0)
+    texts = [f"{np.median(x):g}" + (f" ({x.min():g} to {x.max():g})" if len(x) > 1 else "") for x in found]
+    return dict(zip(names, texts))
+
+
 def measured(rows: list[dict], model: str, explorer: str) -> list[str]:
     """The measured cells of an explorer."""
     sizes = KINDS[model]
@@ -59,26 +81,27 @@ def measured(rows: list[dict], model: str, explorer: str) -> list[str]:
     for name, (kind, size) in sizes.items():
         mine = chosen(rows, kind=kind, explorer=explorer)
         slopes = [exponent(*needed(mine, size, eps, field)) for field, eps in EPS[model].items()]
-        found[name] = " / ".join(map(str, slopes))
+        found[name] = " / ".join(f"{x} ({x.spread})" if x.spread else str(x) for x in slopes)
     kind, size = sizes["H"]
     mine = chosen(rows, kind=kind, explorer=explorer)
     if not mine:
-        return [NOT] * 7
+        return [NOT] * len(HEADS[3:])
     first = chosen(mine, **{size: sorted(values(mine, size))[:2][-1]})
     in_K = exponent(*samples(first, "gap", "episodes"))
     is_known = in_K.high < 0
     inverse = f"{-1 / in_K.value:.2f} [{-1 / in_K.low:.2f}, {-1 / in_K.high:.2f}]" if is_known else "?"
     inverse += ", bent" if in_K.is_bent else ""
-    last = chosen(first, episodes=max(row["episodes"] for row in first))
+    end = at_end(rows, model, explorer)
     rest = "; ".join(f"{name}: {found[name]}" for name in sizes if name != "H")
     met = [told(first, eps, field) for field, eps in EPS[model].items()]
-    cost = np.median([1000 * row["cpu_per_run"] / row["episodes"] for row in last])
+    cost = np.median([1000 * row["cpu_per_run"] / row["episodes"] for row in end])
     return [
         found["H"],
         rest,
         inverse,
         " / ".join(met),
-        f"{np.median([row['eps'] for row in last]):.3f}",
+        f"{np.median([row['eps'] for row in end]):.3f}",
+        " / ".join(ranks(rows, model, field)[explorer] for field in EPS[model]),
         f"{cost:.2g}",
         constants(explorer),
     ]
@@ -97,7 +120,7 @@ def lines(folder: Path) -> list[list[str]]:
     rows, out = read("table1", folder), []
     for row in theory.table1():
         has = row.explorer is not None and chosen(rows, explorer=row.explorer)
-        cells = measured(rows, row.model, row.explorer) if has else [NOT] * 7
+        cells = measured(rows, row.model, row.explorer) if has else [NOT] * len(HEADS[3:])
         name = "none" if row.explorer is None else shown(row.explorer)
         out.append([f"{row.algorithm} ({row.model})", printed(row), name, *cells])
     for model, names in OURS.items():
