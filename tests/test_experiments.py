@@ -282,8 +282,8 @@ def test_tables_and_figures_find_the_powers_that_were_put_in(made, tmp_path):
     (measured,) = [x for x in made["table"].lines(tmp_path) if x[2] == "ucrl-rfe+"]
     assert measured[3].endswith("+0.50 [+0.50, +0.50] (+0.50 to +0.50)")  # the square of the power of H
     assert measured[5].startswith("2.00 [")
-    # of six explorers two have the better seed alone
-    assert measured[8] == "4.5 (4.5 to 4.5) / 4.5 (4.5 to 4.5)"
+    # of five explorers three have one seed, the better one
+    assert measured[8] == "2 (2 to 2) / 2 (2 to 2)"
     assert "| 1.000 to 1.000 |" in said["E5_search"]
     for name in sys.modules["draw"].FIGURES:
         sys.modules["draw"].draw(name, tmp_path)

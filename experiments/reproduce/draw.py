@@ -94,7 +94,9 @@ def line(axis: Any, name: str, found: Samples, colour: str) -> None:
         return
     at = np.array([n for n, _ in usable])
     low, middle, high = np.array([x for _, x in usable]).T
-    wide = {"linewidth": 1.6, "alpha": 1.0} if current_name(name) in THICK else {"linewidth": 0.8, "alpha": 0.7}
+    wide = (
+        {"linewidth": 1.6, "alpha": 1.0} if current_name(name) in THICK else {"linewidth": 0.8, "alpha": 0.7}
+    )
     axis.loglog(at, middle, ".-", label=shown(name), color=colour, **wide)
     is_finite = np.isfinite(high) & (low > 0)
     axis.fill_between(at[is_finite], low[is_finite], high[is_finite], color=colour, alpha=0.12, linewidth=0)

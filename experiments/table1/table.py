@@ -1,8 +1,8 @@
 """Table 1, measured: `python experiments/table1/table.py [FOLDER]` writes it as Markdown, as HTML and as a figure.
 
 Exponents are those of ../shared/exponents.py, with the exponents of single instances in round brackets; linear MDPs
-have one instance, so their intervals describe this instance. "?": fewer than three sizes have at most a tenth of their
-runs censored. Ranks: among the explorers of a class on one instance, median and range over instances.
+and chen2022 have one instance, so their intervals describe this instance. "?": fewer than three sizes have at most a
+tenth of their runs censored. Ranks: among the explorers of a class on one instance, median and range over instances.
 Episodes: until the worst true gap of 2 S + 32 rewards of total 1 is at most eps, and stays so (rewards per step: add 2
 to the exponent of H, as the paper's rates for them count it). 1/eps: minus the inverse of the exponent of the gap in K.
 """
@@ -65,12 +65,14 @@ def at_end(rows: list[dict], model: str, explorer: str) -> list[dict]:
 def ranks(rows: list[dict], model: str, field: str) -> dict[str, str]:
     """For each explorer its rank in the class, 1 for the smallest number: the median over instances, and the range.
 
-    The number of an instance is the median over its seeds; ties share a rank.
+    The number of an instance is the median over its seeds; ties share a rank. Explorers with fewer instances have none.
     """
     names = values(chosen(rows, kind=KINDS[model]["H"][0]), "explorer")
-    numbers = [np.median(samples(at_end(rows, model, x), field, "episodes")[1][0], 1) for x in names]
-    found = rankdata(numbers, axis=0)
-    texts = [f"{np.median(x):g}" + (f" ({x.min():g} to {x.max():g})" if len(x) > 1 else "") for x in found]
+    tables = {x: samples(at_end(rows, model, x), field, "episodes")[1][0] for x in names}
+    most = max(map(len, tables.values()))
+    names = [x for x in names if len(tables[x]) == most]
+    found = rankdata([np.median(tables[x], 1) for x in names], axis=0)
+    texts = [f"{np.median(x):g}" + (f" ({x.min():g} to {x.max():g})" if most > 1 else "") for x in found]
     return dict(zip(names, texts))
 
 
@@ -101,7 +103,7 @@ def measured(rows: list[dict], model: str, explorer: str) -> list[str]:
         inverse,
         " / ".join(met),
         f"{np.median([row['eps'] for row in end]):.3f}",
-        " / ".join(ranks(rows, model, field)[explorer] for field in EPS[model]),
+        " / ".join(ranks(rows, model, field).get(explorer, NOT) for field in EPS[model]),
         f"{cost:.2g}",
         constants(explorer),
     ]
