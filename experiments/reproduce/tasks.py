@@ -40,7 +40,8 @@ FILES = {  # the most important first
     "E3": [HERE / "E3.toml"],
     "E1_instances": [HERE / "E1_instances.toml"],
     "E1": [HERE / "E1.toml", HERE / "E1_tables.toml"],
-    "table1": [TABLE / f"{name}.toml" for name in ("mixture", "mixture_one", "tables", "linear")],
+    "table1": [TABLE / "mixture.toml", TABLE / "tables.toml", TABLE / "linear.toml"],
+    "table1_ranks": [TABLE / "ranks_mixture.toml", TABLE / "ranks_tables.toml"],
     "E4": [HERE / "E4.toml"],
     "E5_search": [HERE / "E5_search.toml"],
     "E5": [HERE / "E5.toml"],
@@ -112,13 +113,13 @@ def knob_of(who: dict) -> str | None:
 
 
 def reduced(given: dict) -> dict:
-    """The same, smaller: one problem, two values of what varies, four explorers and seeds, a fifth of the episodes."""
+    """The same, smaller: one problem, two values of what varies, two explorers, four seeds, a fifth of the episodes."""
     found = dict(given)
     found["problems"] = dict([next(iter(given["problems"].items()))])
     for label, table in found["problems"].items():
         varied = {key: values[:2] for key, values in table.get("vary", {}).items()}
         found["problems"][label] = table | ({"vary": varied} if varied else {})
-    found |= {"seeds": 4, "seeds_per_task": 4, "explorers": dict(list(given["explorers"].items())[:4])}
+    found |= {"seeds": 4, "seeds_per_task": 4, "explorers": dict(list(given["explorers"].items())[:2])}
     if "checkpoints" in given:
         found["checkpoints"] = [k // FEWER for k in given["checkpoints"]][:3]
     if "multiples" in given:

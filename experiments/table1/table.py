@@ -1,8 +1,8 @@
 """Table 1, measured: `python experiments/table1/table.py [FOLDER]` writes it as Markdown, as HTML and as a figure.
 
-Exponents are those of ../shared/exponents.py, with the exponents of single instances in round brackets; linear MDPs
-and chen2022 have one instance, so their intervals describe this instance. "?": fewer than three sizes have at most a
-tenth of their runs censored. Ranks: among the explorers of a class on one instance, median and range over instances.
+Exponents are those of ../shared/exponents.py; each size has one instance, so intervals describe this instance. "?":
+fewer than three sizes have at most a tenth of their runs censored. Ranks come from ten instances of one size: among the
+explorers of a class on one instance, 1 for the smallest number; median and range over instances.
 Episodes: until the worst true gap of 2 S + 32 rewards of total 1 is at most eps, and stays so (rewards per step: add 2
 to the exponent of H, as the paper's rates for them count it). 1/eps: minus the inverse of the exponent of the gap in K.
 """
@@ -20,7 +20,7 @@ sys.path.append(str(HERE.parent / "reproduce"))
 from read import chosen, exponent, last, needed, read, samples, shown, table, told, values
 
 from horizonfree import theory
-from horizonfree.explorers.registry import find_entry
+from horizonfree.explorers.registry import current_name, find_entry
 
 EPS = {  # of the true gap ("gap") and of the certificate ("eps"): where they are met between two checkpoints
     "mixture": {"gap": 0.001, "eps": 0.5},
@@ -32,7 +32,7 @@ KINDS = {  # class: the problems on which each size varies
     "tabular": {"H": ("tables-H", "horizon"), "S": ("tables-S", "states"), "A": ("tables-A", "actions")},
     "linear": {"H": ("linear-H", "horizon"), "d": ("linear-d", "blocks")},
 }
-OURS = {"mixture": ("ucrl-rfe", "optimal-design", "uniform"), "tabular": ("tabular-design", "uniform")}
+OURS = {"mixture": ("ucrl-rfe", "information", "uniform"), "tabular": ("tabular-design", "uniform")}
 OURS |= {"linear": ("lsvi-rfe", "linear-design", "uniform")}
 HEADS = [
     "row of the paper",
@@ -43,9 +43,9 @@ HEADS = [
     "of 1/eps, true gap",
     "episodes to eps: true gap / certificate",
     "certified at the end",
-    "rank at the end: true gap / certificate",
 ]
 HEADS += ["CPU s per 1,000 episodes", "constants"]
+HEADS += ["at the end on several instances, median and range: true gap, rank / certificate, rank"]
 NOT = "not measured"
 WHAT = ("true gap", "certificate")
 
@@ -55,45 +55,46 @@ def printed(row) -> str:
     return f"{row.order} ({row.scale}{kind})"
 
 
-def at_end(rows: list[dict], model: str, explorer: str) -> list[dict]:
-    """The rows after the last episode, at the second smallest H."""
-    kind, size = KINDS[model]["H"]
-    mine = chosen(rows, kind=kind, explorer=explorer)
-    return last(chosen(mine, **{size: sorted(values(mine, size))[:2][-1]})) if mine else []
+def ranks(rows: list[dict], model: str) -> dict[str, str]:
+    """For each explorer the true gap and the certificate on several instances, and its rank in the class.
 
-
-def ranks(rows: list[dict], model: str, field: str) -> dict[str, str]:
-    """For each explorer its rank in the class, 1 for the smallest number: the median over instances, and the range.
-
-    The number of an instance is the median over its seeds; ties share a rank. Explorers with fewer instances have none.
+    The number of an instance is the median over its seeds; ties share a rank.
     """
-    names = values(chosen(rows, kind=KINDS[model]["H"][0]), "explorer")
-    tables = {x: samples(at_end(rows, model, x), field, "episodes")[1][0] for x in names}
-    most = max(map(len, tables.values()))
-    names = [x for x in names if len(tables[x]) == most]
-    found = rankdata([np.median(tables[x], 1) for x in names], axis=0)
-    texts = [f"{np.median(x):g}" + (f" ({x.min():g} to {x.max():g})" if most > 1 else "") for x in found]
-    return dict(zip(names, texts))
+    rows = chosen(rows, kind=KINDS[model]["H"][0])
+    names, out = values(rows, "explorer"), []
+    for field in EPS[model]:
+        tables = [samples(chosen(rows, explorer=x), field, "episodes")[1][0] for x in names]
+        numbers = np.minimum([np.median(x, 1) for x in tables], 1.0)  # infinity: a certificate at its cap
+        out.append([middle_and_range(x) for x in numbers])
+        out.append([middle_and_range(x) for x in rankdata(numbers, axis=0)])
+    return {
+        current_name(x): f"{gap}, rank {gap_rank} / {eps}, rank {eps_rank}"
+        for x, gap, gap_rank, eps, eps_rank in zip(names, *out)
+    }
+
+
+def middle_and_range(x: np.ndarray) -> str:
+    return f"{np.median(x):.3g} ({x.min():.3g} to {x.max():.3g})"
 
 
 def measured(rows: list[dict], model: str, explorer: str) -> list[str]:
-    """The measured cells of an explorer."""
+    """The measured cells of an explorer, but for those of several instances."""
     sizes = KINDS[model]
     found = {}
     for name, (kind, size) in sizes.items():
         mine = chosen(rows, kind=kind, explorer=explorer)
         slopes = [exponent(*needed(mine, size, eps, field)) for field, eps in EPS[model].items()]
-        found[name] = " / ".join(f"{x} ({x.spread})" if x.spread else str(x) for x in slopes)
+        found[name] = " / ".join(map(str, slopes))
     kind, size = sizes["H"]
     mine = chosen(rows, kind=kind, explorer=explorer)
     if not mine:
-        return [NOT] * len(HEADS[3:])
+        return [NOT] * 7
     first = chosen(mine, **{size: sorted(values(mine, size))[:2][-1]})
     in_K = exponent(*samples(first, "gap", "episodes"))
     is_known = in_K.high < 0
     inverse = f"{-1 / in_K.value:.2f} [{-1 / in_K.low:.2f}, {-1 / in_K.high:.2f}]" if is_known else "?"
     inverse += ", bent" if in_K.is_bent else ""
-    end = at_end(rows, model, explorer)
+    end = last(first)
     rest = "; ".join(f"{name}: {found[name]}" for name in sizes if name != "H")
     met = [told(first, eps, field) for field, eps in EPS[model].items()]
     cost = np.median([1000 * row["cpu_per_run"] / row["episodes"] for row in end])
@@ -103,7 +104,6 @@ def measured(rows: list[dict], model: str, explorer: str) -> list[str]:
         inverse,
         " / ".join(met),
         f"{np.median([row['eps'] for row in end]):.3f}",
-        " / ".join(ranks(rows, model, field).get(explorer, NOT) for field in EPS[model]),
         f"{cost:.2g}",
         constants(explorer),
     ]
@@ -120,15 +120,21 @@ def constants(explorer: str) -> str:
 def lines(folder: Path) -> list[list[str]]:
     """Every row of the paper's table, then what it does not have."""
     rows, out = read("table1", folder), []
+    several = read("table1_ranks", folder)
+    ranked = {model: ranks(several, model) for model in KINDS}
+
+    def cells(model: str, explorer: str) -> list[str]:
+        return [*measured(rows, model, explorer), ranked[model].get(current_name(explorer), NOT)]
+
     for row in theory.table1():
         has = row.explorer is not None and chosen(rows, explorer=row.explorer)
-        cells = measured(rows, row.model, row.explorer) if has else [NOT] * len(HEADS[3:])
+        found = cells(row.model, row.explorer) if has else [NOT] * len(HEADS[3:])
         name = "none" if row.explorer is None else shown(row.explorer)
-        out.append([f"{row.algorithm} ({row.model})", printed(row), name, *cells])
+        out.append([f"{row.algorithm} ({row.model})", printed(row), name, *found])
     for model, names in OURS.items():
         for name in names:
             if chosen(rows, kind=KINDS[model]["H"][0], explorer=name):
-                out.append([f"not in the table ({model})", "", shown(name), *measured(rows, model, name)])
+                out.append([f"not in the table ({model})", "", shown(name), *cells(model, name)])
     return out
 
 
