@@ -350,6 +350,8 @@ def test_samples_are_sorted_by_instance_and_seed_and_caps_are_censored(made):
     np.testing.assert_allclose(table[0], [[0.3, 0.31], [0.5, 0.51]])
     np.testing.assert_allclose(table[1], [[0.6, 0.61], [np.inf, np.inf]])
     assert (made["read"].samples(rows, "gap", "horizon")[1] == 1).all()
+    tiny_gaps = [row | {"gap": 1e-15} for row in rows]  # rounding: not above 0
+    assert (made["read"].samples(tiny_gaps, "gap", "horizon")[1] == 0).all()
     assert np.isnan(made["read"].samples(rows[1:], "eps", "horizon")[1]).sum() == 1
 
 
