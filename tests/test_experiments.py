@@ -271,8 +271,8 @@ def test_tables_and_figures_find_the_powers_that_were_put_in(made, tmp_path):
     (line,) = [x for x in said["E1"].splitlines() if x.startswith("| optimal-design")][:1]
     assert line.count("+0.25 [") == 6  # V_hat, U, the claim, the certificate and two gaps
     assert "0/80" in said["E1"]
-    # every instance alike: three problems, two explorers, three numbers
-    assert said["E1_instances"].count("+0.25 to +0.25") == 18
+    # every instance alike: three problems, four explorers, three numbers
+    assert said["E1_instances"].count("+0.25 to +0.25") == 36
     assert said["E2"].count("+1.00 [") >= 6  # both targets, every explorer: the square of the power of d
     assert "-0.50 [" in said["E3"]
     assert "+0.50 [" in said["E3"]
