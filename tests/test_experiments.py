@@ -219,9 +219,14 @@ def test_episodes_to_a_target_follow_a_power_law(modules):
 
 
 # Of an experiment: the powers of H and of d in a number, and how many times smaller the gap is
-POWERS = {"E2": (0.0, 0.5, 0.001 / 0.65), "E2_instances": (0.0, 0.5, 0.001 / 0.65), "E6": (-0.5, 0.0, 0.02)}
+POWERS = {"E2": (0.0, 0.5, 0.001 / 0.65), "E6": (-0.5, 0.0, 0.02)}
 
-FIRST = {"E2_instances": 25}  # checkpoint, where every one is a task of its own
+FIRST = {
+    "E1_instances": 125,
+    "E2": 25,
+    "E3": 100,
+    "table1_ranks": 50,
+}  # checkpoint, where every one is a task of its own
 
 
 def fake_rows(task: dict) -> dict:
@@ -266,8 +271,9 @@ def test_tables_and_figures_find_the_powers_that_were_put_in(modules, tmp_path):
     (line,) = [x for x in texts["E1"].splitlines() if x.startswith("| optimal-design")][:1]
     assert line.count("+0.25 [") == 6  # V_hat, U, the claim, the certificate and two gaps
     assert "0/80" in texts["E1"]
-    for name in ("E2", "E2_instances"):
-        assert texts[name].count("+1.00 [") >= 6  # both targets, every explorer: the square of the power of d
+    # every instance alike: three problems, four explorers, three numbers
+    assert texts["E1_instances"].count("+0.25 to +0.25") == 36
+    assert texts["E2"].count("+1.00 [") >= 6  # both targets, every explorer: the square of the power of d
     assert "-0.50 [" in texts["E3"]
     assert "+0.50 [" in texts["E3"]
     assert "+2.00 [" in texts["E4_eps"]
@@ -281,6 +287,8 @@ def test_tables_and_figures_find_the_powers_that_were_put_in(modules, tmp_path):
     (measured_line,) = [x for x in modules["table"].lines(tmp_path) if x[2] == "ucrl-rfe+"]
     assert measured_line[3].endswith("+0.50 [+0.50, +0.50]")  # the square of the power of H
     assert measured_line[5].startswith("2.00 [")
+    # a rank is that of ties: of six explorers two have one seed, the better one
+    assert measured_line[-1].count(", rank 4.5 (4.5 to 4.5)") == 2
     assert "| 1.000 to 1.000 |" in texts["E5_search"]
     for name in sys.modules["draw"].FIGURES:
         sys.modules["draw"].draw(name, tmp_path)
@@ -342,6 +350,8 @@ def test_samples_are_sorted_by_instance_and_seed_and_caps_are_censored(modules):
     np.testing.assert_allclose(table[0], [[0.3, 0.31], [0.5, 0.51]])
     np.testing.assert_allclose(table[1], [[0.6, 0.61], [np.inf, np.inf]])
     assert (modules["read"].samples(rows, "gap", "horizon")[1] == 1).all()
+    tiny_gaps = [row | {"gap": 1e-15} for row in rows]  # rounding: not above 0
+    assert (modules["read"].samples(tiny_gaps, "gap", "horizon")[1] == 0).all()
     assert np.isnan(modules["read"].samples(rows[1:], "eps", "horizon")[1]).sum() == 1
 
 
@@ -361,6 +371,26 @@ def test_finer_steps_change_little_of_what_can_happen(modules, name):
     coarse_value, fine, finer = best(64), best(256), best(1024)
     assert 0.005 < finer < 0.9999
     assert abs(fine - finer) < 0.35 * abs(coarse_value - fine) + 1e-12
+
+
+def test_ranks_are_those_on_single_instances(modules):
+    numbers = {"a": (0.1, 0.1, 0.3), "b": (0.2, 0.2, 0.1), "c": (0.3, 0.2, 0.2)}
+    rows = [
+        {"kind": "mixture", "explorer": name, "episodes": 20, "seed": s, "instance": i, "gap": x, "eps": 0.5}
+        for (name, gaps), s in product(numbers.items(), (0, 1))
+        for i, x in enumerate(gaps)
+    ]
+    texts = modules["table"].ranks(rows, "mixture")
+    assert texts["a"] == "0.1 (0.1 to 0.3), rank 1 (1 to 3) / 0.5 (0.5 to 0.5), rank 2 (2 to 2)"
+    assert "rank 2 (1 to 2.5) /" in texts["b"]
+    assert "rank 2.5 (2 to 3) /" in texts["c"]
+
+
+def test_slow_explorers_have_fewer_seeds(modules):
+    tasks = modules["tasks"].tasks("E2", [])
+    seeds = {task["explorer"]: task["seeds"] for task in tasks.values()}
+    assert seeds["hf-ucrl-rfe++"] == [0]
+    assert seeds["uniform"] == [0, 1]
 
 
 def test_instances_of_a_task_are_the_problems_of_their_seeds(modules):

@@ -48,6 +48,15 @@ def test_a_power_law_has_its_exponent_and_no_bend(exponents):
     assert fit.last == pytest.approx(0.75, abs=1e-12)
     assert fit.sizes == tuple(SIZES)
     assert fit.instances == 4
+    assert fit.spread == "+0.75 to +0.75"
+
+
+def test_slopes_of_single_instances_leave_out_those_with_censored_values(exponents):
+    values = np.stack([np.array(SIZES) ** x for x in (0.2, 0.4, 0.9, 0.5)], axis=1)[:, :, None] * np.ones(3)
+    values[0, 2, 0] = 0.0  # one value of twelve
+    fit = exponents.exponent(SIZES, values)
+    assert (fit.least, fit.largest) == pytest.approx((0.2, 0.5), abs=1e-12)
+    assert exponents.exponent(SIZES, values[:, :1]).spread == ""
 
 
 def test_slope_and_bend_are_those_of_least_squares(exponents):

@@ -27,6 +27,8 @@ from read import (
     with_width,
 )
 
+from horizonfree.explorers.registry import current_name
+
 STYLE = {
     "svg.hashsalt": "reproduce",
     "svg.fonttype": "none",
@@ -37,7 +39,7 @@ STYLE = {
     "axes.spines.right": False,
     "axes.titlesize": 10,
 }
-THICK = ("hf-ucrl-rfe++", "information", "ucrl-rfe+", "chen2022")
+THICK = ("hf-ucrl-rfe++", "optimal-design", "ucrl-rfe+", "chen2022")
 DIMENSIONS = (2, 4, 6, 8)  # of E4, those that are drawn
 Samples = tuple[list[float], np.ndarray]  # sizes, and for each a number of every run
 
@@ -92,7 +94,9 @@ def line(axis: Any, name: str, found: Samples, colour: str) -> None:
         return
     at = np.array([n for n, _ in usable])
     low, middle, high = np.array([x for _, x in usable]).T
-    wide = {"linewidth": 1.6, "alpha": 1.0} if name in THICK else {"linewidth": 0.8, "alpha": 0.7}
+    wide = (
+        {"linewidth": 1.6, "alpha": 1.0} if current_name(name) in THICK else {"linewidth": 0.8, "alpha": 0.7}
+    )
     axis.loglog(at, middle, ".-", label=shown(name), color=colour, **wide)
     is_finite = np.isfinite(high) & (low > 0)
     axis.fill_between(at[is_finite], low[is_finite], high[is_finite], color=colour, alpha=0.12, linewidth=0)

@@ -1,7 +1,8 @@
-"""E8: processes in continuous time, seen in H steps of length 1/H. Every unknown probability is a rate over H.
+"""Problems whose instance the seed draws: a river (E1_instances, E3), and processes in continuous time (E8).
 
+The latter are seen in H steps of length 1/H. Every unknown probability is a rate over H.
 Finer steps do not make such a process harder: what can happen until the end of an episode, and how likely it is, tends
-to a limit. So whatever still grows with H is due to the algorithm. The seed draws the instance.
+to a limit. So whatever still grows with H is due to the algorithm.
 """
 
 from typing import Annotated
@@ -10,13 +11,24 @@ import numpy as np
 import scipy.sparse
 
 import horizonfree as hf
-from horizonfree.problems.registry import Between, Seed, problem
+from horizonfree.problems.registry import Between, Horizon, Seed, problem
 
-FORWARD, BACKWARD = (2.0, 6.0), (0.5, 2.0)  # rates of the river are drawn from these intervals
+STROKE, CURRENT = (0.25, 0.45), (0.02, 0.1)  # probabilities of the river are drawn from these intervals
+FORWARD, BACKWARD = (2.0, 6.0), (0.5, 2.0)  # rates of the rescaled river, likewise
 INPUT_RATE, LARGEST_BATCH = 4.0, 3  # batches of 1, 2 or 3; the weights of the sizes are unknown
 CAPACITY = 6
 PRODUCTION_RATES, SERVICE_RATES = (0.0, 3.0, 6.0), (1.0, 4.0, 8.0)
 Steps = Annotated[int, Between(16, 10**5, "steps in an episode; rates must be at most that many")]
+
+
+@problem("drawn-river")
+def drawn_river(horizon: Horizon = 16, seed: Seed = 0) -> hf.Problem:
+    """Eight places along a river; strokes move forward and back with probabilities that the seed draws.
+
+    Source: `river-swim` of this library.
+    """
+    forward, backward = np.random.default_rng(seed).uniform(*zip(STROKE, CURRENT))
+    return hf.make("river-swim", states=8, forward=forward, backward=backward, horizon=horizon)
 
 
 @problem("rescaled-river")

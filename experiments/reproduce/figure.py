@@ -63,9 +63,28 @@ def horizon(folder: Path) -> str:
     return "\n\n".join(out)
 
 
-def dimension(folder: Path, name: str = "E2") -> str:
+def horizon_instances(folder: Path) -> str:
+    """E1 on several instances: exponents in H after the last episode, and those of single instances."""
+    fields = {"width": "V_hat or U", "eps": "certificate", "gap": "worst true gap"}
+    out, everything = [], with_width(read("E1_instances", folder))
+    for kind in values(everything, "kind"):
+        rows = chosen(everything, kind=kind)
+        lines = []
+        for explorer in values(rows, "explorer"):
+            mine = last(chosen(rows, explorer=explorer))
+            cells = []
+            for field in fields:
+                found = samples(mine, field, "horizon")
+                cells += [ends(*found), exponent(*found).spread]
+            lines.append([shown(explorer), *cells, violations(mine)])
+        heads = [x for title in fields.values() for x in (title, "single instances")]
+        out.append(table([kind, *heads, "truth outside"], lines))
+    return "\n\n".join(out)
+
+
+def dimension(folder: Path) -> str:
     """E2: episodes to a certificate and to a true gap, against d."""
-    rows, out = read(name, folder), []
+    rows, out = read("E2", folder), []
     dims = sorted(values(rows, "dim"))
     for field, target in TARGETS.items():
         lines = []
@@ -73,15 +92,11 @@ def dimension(folder: Path, name: str = "E2") -> str:
             mine = chosen(rows, explorer=explorer)
             found = needed(mine, "dim", target, field)
             cells = [told(chosen(mine, dim=x), target, field) if x in found[0] else "" for x in dims]
-            lines.append([shown(explorer), *cells, exponent(*found), violations(mine)])
+            slope = exponent(*found)
+            lines.append([shown(explorer), *cells, slope, slope.spread, violations(mine)])
         heads = [f"episodes to {field} <= {target}", *(f"d = {x:.0f}" for x in dims)]
-        out.append(table([*heads, "exponent", "truth outside"], lines))
+        out.append(table([*heads, "exponent", "single instances", "truth outside"], lines))
     return "\n\n".join(out)
-
-
-def dimension_instances(folder: Path) -> str:
-    """E2 on several instances."""
-    return dimension(folder, "E2_instances")
 
 
 def rate(folder: Path) -> str:
@@ -97,7 +112,9 @@ def rate(folder: Path) -> str:
                 looks, found = samples(mine, field, "episodes")
                 if field == "V_hat_sum":
                     found[capped] = np.inf
-                cells.append("" if np.isnan(found).all() else str(exponent(looks, found)))
+                slope = exponent(looks, found)
+                single = f"; single: {slope.spread}" if slope.spread else ""
+                cells.append("" if np.isnan(found).all() else f"{slope}{single}")
             lines.append([shown(explorer), *cells, violations(mine)])
         heads = [kind, "V_hat_k", "sum of V_hat", "k*", "certificate", "gap", "own gap", "truth outside"]
         out.append(table(heads, lines))
@@ -268,8 +285,8 @@ def hard_eps(folder: Path) -> str:
 
 PARTS = {
     "E1": horizon,
+    "E1_instances": horizon_instances,
     "E2": dimension,
-    "E2_instances": dimension_instances,
     "E3": rate,
     "E4": minimax_table,
     "E4_eps": hard_eps,

@@ -27,6 +27,7 @@ NUMBERS = {  # of E1
     "own_gap": "worst true gap, own plans",
 }
 CAPPED = ("V_hat", "V_hat_best", "relaxed", "U_best", "claim", "eps", "width")  # at 1
+ROUNDING = 1e-12  # what is smaller is 0
 TARGETS = {"eps": 0.65, "gap": 0.001}  # E2: between the first checkpoint and the last for most dimensions
 STEP_TARGETS = {"step_eps": 4.0, "step_gap": 0.1, "step_own_gap": 0.1}  # of rewards in [0, 1] per step
 
@@ -52,7 +53,7 @@ def samples(rows: list[dict], field: str, size: str) -> tuple[list[float], np.nd
         if row.get(field) is not None:
             place = sizes.index(row[size]), instances.index(row.get("instance", 0)), seeds.index(row["seed"])
             table[place] = row[field]
-    return sizes, censored(table, cap=1.0 if field in CAPPED else np.inf)
+    return sizes, censored(table, cap=1.0 if field in CAPPED else np.inf, floor=ROUNDING)
 
 
 def episodes_to(rows: list[dict], target: float, field: str) -> list[dict]:

@@ -8,6 +8,7 @@ A file of an experiment is that of a sweep (docs/sweeps.md) with three keys more
     scale = "tuned"             ... with the one of tuning.toml whose certificate was smallest
     instances = 10              every problem with the seeds 0 to 9 of its own; each is explored with every seed
     instances_per_task = 5      how many of them share a task; by default all
+    seeds_of = { ucrl-rfe = 1 } fewer seeds for an explorer that is slow
 
 E4 and E7 are no sweeps: minimax.py and monitor.py make their tasks.
 """
@@ -35,18 +36,19 @@ FILES = {  # the most important first
     "E8": [HERE / "E8.toml", HERE / "E8_cover.toml"],
     "E9": [HERE / "E9.toml"],
     "E4_eps": [HERE / "E4_eps.toml"],
+    "E2": [HERE / "E2.toml"],
+    "E3": [HERE / "E3.toml"],
+    "E1_instances": [HERE / "E1_instances.toml"],
     "E1": [HERE / "E1.toml", HERE / "E1_tables.toml"],
     "table1": [TABLE / "mixture.toml", TABLE / "tables.toml", TABLE / "linear.toml"],
-    "E3": [HERE / "E3.toml"],
-    "E2": [HERE / "E2.toml"],
-    "E2_instances": [HERE / "E2_instances.toml"],
+    "table1_ranks": [TABLE / "ranks_mixture.toml", TABLE / "ranks_tables.toml"],
     "E4": [HERE / "E4.toml"],
     "E5_search": [HERE / "E5_search.toml"],
     "E5": [HERE / "E5.toml"],
     "E7": [HERE / "E7.toml"],
     "E6": [HERE / "E6.toml"],
 }
-OWN = {"look": [], "scale": None, "instances": 0, "instances_per_task": 0}
+OWN = {"look": [], "scale": None, "instances": 0, "instances_per_task": 0, "seeds_of": {}}
 KNOBS = ("scale", "bonus_scale", "beta")  # what multiplies an explorer's radius or bonus
 SLOW = ("hf-ucrl-rfe++", "chen2022")
 FEWER = 5  # times fewer episodes in the reduced version
@@ -64,7 +66,17 @@ def tasks(name: str, lines: list[dict], small: bool = False) -> dict[str, dict]:
         ):
             task = {"experiment": name, **task}
             found[task_id(task)] = task
-    return dict(sorted(found.items(), key=lambda item: -work(item[1])))
+    longest: dict[tuple[str, str], float] = {}
+    for task in found.values():
+        longest[setting(task)] = max(work(task), longest.get(setting(task), 0.0))
+    return dict(
+        sorted(found.items(), key=lambda item: (-longest[setting(item[1])], setting(item[1]), -work(item[1])))
+    )
+
+
+def setting(task: dict) -> tuple[str, str]:
+    """Tasks of one setting differ in their seeds or episodes alone: a worker compiles most of them once."""
+    return task["problem"], task["explorer"]
 
 
 def work(task: dict) -> float:
@@ -85,7 +97,8 @@ def swept(given: dict, lines: list[dict]) -> list[dict]:
             value = scales.scale(lines, own["scale"], task["problem"], task["who"]["name"])
             task = task | {"who": task["who"] | ({} if value is None else {knob: value})}
         over = {knob: own["scale"]} if knob is not None and isinstance(own["scale"], list) else None
-        task = {**task, "look": own["look"], "over": over}
+        seeds = task["seeds"][: own["seeds_of"].get(task["explorer"])]
+        task = {**task, "seeds": seeds, "look": own["look"], "over": over}
         number = own["instances"]
         size = own["instances_per_task"] or number
         chunks = [list(range(i, min(i + size, number))) for i in range(0, number, max(size, 1))]
@@ -100,13 +113,13 @@ def knob_of(who: dict) -> str | None:
 
 
 def reduced(given: dict) -> dict:
-    """The same, smaller: one problem, two values of what varies, four explorers and seeds, a fifth of the episodes."""
+    """The same, smaller: one problem, two values of what varies, two explorers, four seeds, a fifth of the episodes."""
     found = dict(given)
     found["problems"] = dict([next(iter(given["problems"].items()))])
     for label, table in found["problems"].items():
         varied = {key: values[:2] for key, values in table.get("vary", {}).items()}
         found["problems"][label] = table | ({"vary": varied} if varied else {})
-    found |= {"seeds": 4, "seeds_per_task": 4, "explorers": dict(list(given["explorers"].items())[:4])}
+    found |= {"seeds": 4, "seeds_per_task": 4, "explorers": dict(list(given["explorers"].items())[:2])}
     if "checkpoints" in given:
         found["checkpoints"] = [k // FEWER for k in given["checkpoints"]][:3]
     if "multiples" in given:

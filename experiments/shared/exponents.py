@@ -30,7 +30,10 @@ ROUNDING = 1e-9
 
 
 class Exponent(NamedTuple):
-    """A slope with its interval, the curvature with its interval, and what they rest on; nan: too few sizes."""
+    """A slope with its interval, the curvature with its interval, and what they rest on; nan: too few sizes.
+
+    least, largest: of the slopes of single instances, where none of their values is censored.
+    """
 
     value: float
     low: float
@@ -42,11 +45,18 @@ class Exponent(NamedTuple):
     sizes: tuple[float, ...]
     dropped: tuple[float, ...]
     instances: int
+    least: float
+    largest: float
 
     @property
     def is_bent(self) -> bool:
         """Whether the curve is no power law."""
         return self.bend_low > ROUNDING or self.bend_high < -ROUNDING
+
+    @property
+    def spread(self) -> str:
+        """The slopes of single instances, as text."""
+        return "" if np.isnan(self.least) else f"{self.least:+.2f} to {self.largest:+.2f}"
 
     def __str__(self) -> str:
         if np.isnan(self.value):
@@ -86,7 +96,7 @@ def exponent(sizes: list[float], values: np.ndarray) -> Exponent:
     kept = (is_out.mean((1, 2)) <= CENSORED_SHARE) & ~np.isnan(values).any((1, 2))
     used, dropped = tuple(sizes[kept].tolist()), tuple(sizes[~kept].tolist())
     if len(used) < FEWEST_SIZES:
-        return Exponent(*[np.nan] * 7, used, dropped, I)
+        return Exponent(*[np.nan] * 7, used, dropped, I, np.nan, np.nan)
     x, y = np.log(sizes[kept]), values[kept]
     table = np.concatenate([np.median(y.reshape(len(x), -1), 1)[None], _drawn_medians(y)])
     with np.errstate(divide="ignore", invalid="ignore"):  # draws with a censored median are left out
@@ -94,7 +104,7 @@ def exponent(sizes: list[float], values: np.ndarray) -> Exponent:
         last = float(np.diff(np.log(table[0]))[-1] / np.diff(x)[-1])
     (low, high), (bend_low, bend_high) = (interval(z[1:], I if I > 1 else S) for z in (slope, bend))
     found = float(slope[0]), low, high, float(bend[0]), bend_low, bend_high, last
-    return Exponent(*found, used, dropped, I)
+    return Exponent(*found, used, dropped, I, *_spread(x, y, ~is_out[kept].any((0, 2))))
 
 
 def draws(instances: int, seeds: int) -> tuple[np.ndarray, np.ndarray]:
@@ -120,6 +130,14 @@ def interval(drawn: np.ndarray, n: int) -> tuple[float, float]:
     tail = scipy.stats.norm.cdf(np.sqrt(n / (n - 1)) * scipy.stats.t.ppf(TAIL, n - 1))
     low, high = np.quantile(usable, [tail, 1 - tail])
     return float(low), float(high)
+
+
+def _spread(x: np.ndarray, y: np.ndarray, usable: np.ndarray) -> tuple[float, float]:
+    """The least and the largest slope of the usable instances; nan where there are fewer than two."""
+    if usable.sum() < 2:
+        return np.nan, np.nan
+    slopes = fits(x, np.log(np.median(y[:, usable], 2)).T)[0]
+    return float(slopes.min()), float(slopes.max())
 
 
 def _drawn_medians(y: np.ndarray) -> np.ndarray:

@@ -1,7 +1,8 @@
 """Table 1, measured: `python experiments/table1/table.py [FOLDER]` writes it as Markdown, as HTML and as a figure.
 
 Exponents are those of ../shared/exponents.py; each size has one instance, so intervals describe this instance. "?":
-fewer than three sizes have at most a tenth of their runs censored.
+fewer than three sizes have at most a tenth of their runs censored. Ranks come from ten instances of one size: among the
+explorers of a class on one instance, 1 for the smallest number; median and range over instances.
 Episodes: until the worst true gap of 2 S + 32 rewards of total 1 is at most eps, and stays so (rewards per step: add 2
 to the exponent of H, as the paper's rates for them count it). 1/eps: minus the inverse of the exponent of the gap in K.
 """
@@ -11,14 +12,15 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import rankdata
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "reproduce"))
 
-from read import chosen, exponent, needed, read, samples, shown, table, told, values
+from read import chosen, exponent, last, needed, read, samples, shown, table, told, values
 
 from horizonfree import theory
-from horizonfree.explorers.registry import find_entry
+from horizonfree.explorers.registry import current_name, find_entry
 
 EPS = {  # of the true gap ("gap") and of the certificate ("eps"): where they are met between two checkpoints
     "mixture": {"gap": 0.001, "eps": 0.5},
@@ -43,6 +45,7 @@ HEADS = [
     "certified at the end",
 ]
 HEADS += ["CPU s per 1,000 episodes", "constants"]
+HEADS += ["at the end on several instances, median and range: true gap, rank / certificate, rank"]
 NOT = "not measured"
 WHAT = ("true gap", "certificate")
 
@@ -52,8 +55,30 @@ def printed(row) -> str:
     return f"{row.order} ({row.scale}{kind})"
 
 
+def ranks(rows: list[dict], model: str) -> dict[str, str]:
+    """For each explorer the true gap and the certificate on several instances, and its rank in the class.
+
+    The number of an instance is the median over its seeds; ties share a rank.
+    """
+    rows = chosen(rows, kind=KINDS[model]["H"][0])
+    names, out = values(rows, "explorer"), []
+    for field in EPS[model]:
+        tables = [samples(chosen(rows, explorer=x), field, "episodes")[1][0] for x in names]
+        numbers = np.minimum([np.median(x, 1) for x in tables], 1.0)  # infinity: a certificate at its cap
+        out.append([middle_and_range(x) for x in numbers])
+        out.append([middle_and_range(x) for x in rankdata(numbers, axis=0)])
+    return {
+        current_name(x): f"{gap}, rank {gap_rank} / {eps}, rank {eps_rank}"
+        for x, gap, gap_rank, eps, eps_rank in zip(names, *out)
+    }
+
+
+def middle_and_range(x: np.ndarray) -> str:
+    return f"{np.median(x):.3g} ({x.min():.3g} to {x.max():.3g})"
+
+
 def measured(rows: list[dict], model: str, explorer: str) -> list[str]:
-    """The measured cells of an explorer."""
+    """The measured cells of an explorer, but for those of several instances."""
     sizes = KINDS[model]
     found = {}
     for name, (kind, size) in sizes.items():
@@ -69,16 +94,16 @@ def measured(rows: list[dict], model: str, explorer: str) -> list[str]:
     is_known = in_K.high < 0
     inverse = f"{-1 / in_K.value:.2f} [{-1 / in_K.low:.2f}, {-1 / in_K.high:.2f}]" if is_known else "?"
     inverse += ", bent" if in_K.is_bent else ""
-    last = chosen(first, episodes=max(row["episodes"] for row in first))
+    end = last(first)
     rest = "; ".join(f"{name}: {found[name]}" for name in sizes if name != "H")
     met = [told(first, eps, field) for field, eps in EPS[model].items()]
-    cost = np.median([1000 * row["cpu_per_run"] / row["episodes"] for row in last])
+    cost = np.median([1000 * row["cpu_per_run"] / row["episodes"] for row in end])
     return [
         found["H"],
         rest,
         inverse,
         " / ".join(met),
-        f"{np.median([row['eps'] for row in last]):.3f}",
+        f"{np.median([row['eps'] for row in end]):.3f}",
         f"{cost:.2g}",
         constants(explorer),
     ]
@@ -95,15 +120,21 @@ def constants(explorer: str) -> str:
 def lines(folder: Path) -> list[list[str]]:
     """Every row of the paper's table, then what it does not have."""
     rows, out = read("table1", folder), []
+    several = read("table1_ranks", folder)
+    ranked = {model: ranks(several, model) for model in KINDS}
+
+    def cells(model: str, explorer: str) -> list[str]:
+        return [*measured(rows, model, explorer), ranked[model].get(current_name(explorer), NOT)]
+
     for row in theory.table1():
         has = row.explorer is not None and chosen(rows, explorer=row.explorer)
-        cells = measured(rows, row.model, row.explorer) if has else [NOT] * 7
+        found = cells(row.model, row.explorer) if has else [NOT] * len(HEADS[3:])
         name = "none" if row.explorer is None else shown(row.explorer)
-        out.append([f"{row.algorithm} ({row.model})", printed(row), name, *cells])
+        out.append([f"{row.algorithm} ({row.model})", printed(row), name, *found])
     for model, names in OURS.items():
         for name in names:
             if chosen(rows, kind=KINDS[model]["H"][0], explorer=name):
-                out.append([f"not in the table ({model})", "", shown(name), *measured(rows, model, name)])
+                out.append([f"not in the table ({model})", "", shown(name), *cells(model, name)])
     return out
 
 

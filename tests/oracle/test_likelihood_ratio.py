@@ -199,40 +199,40 @@ def test_no_plan_loses_more_than_is_claimed(x64):
     fork = claims.Attack(kernels, 0.5, root, root)
     assert 0.98 < claims.ratio(fork, 2, claimed) <= 1 + 1e-9
     assert 0.98 < claims.ratio(fork, 3, claimed) <= 1 + 1e-9
-    rng, tried = np.random.default_rng(0), []
-    while len(tried) < 4:
-        found = claims.ratio(claims.drawn(rng), 3, claimed)
-        tried += [found] if found > 0 else []
-    assert max(tried) <= 1 + 1e-9
+    rng, ratios = np.random.default_rng(0), []
+    while len(ratios) < 4:
+        found = claims.ratio(claims.random_attack(rng), 3, claimed)
+        ratios += [found] if found > 0 else []
+    assert max(ratios) <= 1 + 1e-9
 
 
 @pytest.mark.parametrize("size", [(2, 3, 2), (3, 4, 5), (4, 6, 8)])
 def test_no_plan_of_a_larger_system_loses_more_than_is_claimed(size, x64):
     """Rewards by linear programmes, theta_star along the derivative of the loss; a few climbing moves."""
     d, S, H = size
-    rng, tried = np.random.default_rng(3), []
-    for make in (claim_adversary.fork, claim_adversary.drawn):
+    rng, ratios = np.random.default_rng(3), []
+    for make in (claim_adversary.fork_system, claim_adversary.random_system):
         system = make(rng, d, S, 2, 3)
         for _ in range(8):
-            tried.append(claim_adversary.ratio(rng, system, H, claimed))
-            system = claim_adversary.changed(rng, system, 0.5)
-    assert 0 < max(tried) <= 1 + 1e-9
+            ratios.append(claim_adversary.ratio(rng, system, H, claimed))
+            system = claim_adversary.perturb(rng, system, 0.5)
+    assert 0 < max(ratios) <= 1 + 1e-9
 
 
 @pytest.mark.slow
 def test_no_violation_in_three_hundred_systems(x64):
     """Hill-climbing over systems: of each move the one that loses more is kept."""
-    rng, worst, tried = np.random.default_rng(0), 0.0, 0
-    while tried < 300:
+    rng, worst, ratios = np.random.default_rng(0), 0.0, 0
+    while ratios < 300:
         d, S, H = [(2, 3, 2), (3, 4, 5), (4, 6, 8), (3, 5, 12)][rng.integers(4)]
-        make = (claim_adversary.fork, claim_adversary.drawn)[rng.integers(2)]
+        make = (claim_adversary.fork_system, claim_adversary.random_system)[rng.integers(2)]
         system, most = make(rng, d, S, 2, 3), 0.0
         for _ in range(12):
-            other = claim_adversary.changed(rng, system, rng.choice([0.1, 0.3, 1.0]))
+            other = claim_adversary.perturb(rng, system, rng.choice([0.1, 0.3, 1.0]))
             share = claim_adversary.ratio(rng, other, H, claimed)
             if share >= most:
                 system, most = other, share
-            tried += 1
+            ratios += 1
         worst = max(worst, most)
     assert 0 < worst <= 1 + 1e-9
 
