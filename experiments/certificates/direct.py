@@ -15,7 +15,7 @@ import horizonfree as hf
 from horizonfree.guarantees.divergence import gap
 from horizonfree.models import certify
 from horizonfree.models.mixture import tangent
-from horizonfree.models.mixture.direct import direct
+from horizonfree.models.mixture.direct import Likelihood
 from horizonfree.planning.induction import best_plan
 from horizonfree.sweeps.spec import read
 from horizonfree.sweeps.tasks import build_problem
@@ -44,11 +44,13 @@ def row(run: hf.Run, delta: float, first, second) -> dict:
     uniform = run.certificate(delta)
     start_time = time.process_time()
     counts = run.evidence.since[confidence.bet]
-    arguments = model.space, model.valid, counts, confidence.ball, confidence.step, confidence.compared.is_out
-    direct_bound = direct(*arguments)
+    likelihood = Likelihood(
+        model.space, model.valid, counts, confidence.ball, confidence.step, confidence.is_out
+    )
+    direct_bound = likelihood.by_hinge(likelihood.by_kappa())
     seconds = time.process_time() - start_time
     start_time = time.process_time()
-    direct(*arguments, hinges=0)
+    likelihood.by_hinge(likelihood.by_kappa(), hinges=0)
     direct_seconds = time.process_time() - start_time
     by_kappa = float(
         gap(*(np.float64(x) for x in (2 * direct_bound.hit, direct_bound.kappa, direct_bound.kappa)))
