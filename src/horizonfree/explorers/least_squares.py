@@ -1,18 +1,18 @@
 """Least-squares value iteration on features phi(s,a), shared by the explorers of linear MDPs.
 
-P(s'|s,a) = <phi(s,a), mu(s')>, so that [P V](s,a) = <phi(s,a), w> with w = sum_s' mu(s') V(s'). Of transitions with
-weights g (1 unless an algorithm says otherwise), of every step apart (T = H, steps="own", as the papers have it) or of
-all steps together (T = 1, steps="pooled", as mu is the same at all of them):
+P(s'|s,a) = <phi(s,a), mu(s')>, so that [P V](s,a) = <phi(s,a), w> with w = sum_s' mu(s') V(s'). The regressions use
+transitions with weights g (1 unless an algorithm sets them). There is one for each step (T = H, steps="own", as in the
+papers) or one for all steps together (T = 1, steps="pooled", as mu is the same at every step):
 
     gram = sum g phi phi',   cross = sum g phi e_{s'}',   Lam = gram + lam I,   w = Lam^-1 (cross V)
 
 cross V comes first: Lam^-1 cross would cost d^2 S. The inverse is kept as a root, W'W = Lam^-1. Backwards from
-V_{H+1} = 0, with what each algorithm gains at a pair (its own reward and bonus together),
+V_{H+1} = 0, with the gain of each algorithm at a pair (its own reward plus bonus),
 
     Q_h = clip( phi w_h + gain_h, low, cap ),   V_h = max_a Q_h.
 
-Tables of pairs have actions before states: maxima over actions are then of whole rows. Ties are broken at
-random: under a cap all actions tie, and the lowest would be the only one that is ever tried.
+Tables of pairs have actions before states, so that maxima over actions are taken over contiguous rows. Ties are broken
+at random: where the cap binds all actions tie, and the action of lowest index would be the only one ever tried.
 """
 
 from typing import Annotated, NamedTuple
@@ -34,25 +34,25 @@ from horizonfree.planning.traced import greedy, nearly_best
 
 Steps = Annotated[str, "'pooled': one regression for all steps; 'own': one for each, as in the papers"]
 STEPS = ("pooled", "own")
-MAX_FEATURES_FOR_PRODUCTS = 32  # up to this number norms are computed from products of features
+MAX_FEATURES_FOR_PRODUCTS = 32  # largest d for which norms_sq uses products of features
 
 
 class Sums(eqx.Module):
-    """gram and cross, of each step or of all."""
+    """gram and cross, for each step (T = H) or for all steps together (T = 1)."""
 
     gram: Float[Leaf, "*batch T d d"]
     cross: Float[Leaf, "*batch T d S"]
 
     @classmethod
     def empty(cls, model: LinearModel, tables: int) -> "Sums":
-        """No transitions; `tables` is H or 1."""
+        """The sums of no transitions; `tables` is T, H or 1."""
         S, _, d = model.phi.shape
         return cls(jnp.zeros((tables, d, d)), jnp.zeros((tables, d, S)))
 
     def learn(
         self, model: LinearModel, trajectory: Trajectory, weight: Float[Array, " H"] | float = 1.0
     ) -> "Sums":
-        """With the weighted transitions of an episode; unobserved ones add nothing; traced."""
+        """The sums plus the weighted transitions of an episode; unobserved steps add nothing; traced."""
         x, s_next = rows(model, trajectory), trajectory.s[1:]
         wx = jnp.broadcast_to(jnp.asarray(weight, float), s_next.shape)[:, None] * x
         if len(self.gram) == 1:
@@ -89,14 +89,14 @@ def rows(model: LinearModel, trajectory: Trajectory) -> Float[Array, "H d"]:
 
 
 class Fit(NamedTuple):
-    """Regressions: a root W'W = Lam^-1, and cross."""
+    """The regressions: W with W'W = Lam^-1, and cross."""
 
     W: Float[Array, "T d d"]
     cross: Float[Array, "T d S"]
 
     @classmethod
     def of(cls, sums: Sums, lam: Number) -> "Fit":
-        """With a ridge lam; traced."""
+        """The regressions of the sums, with ridge lam; traced."""
         gram = jnp.asarray(sums.gram)
         W, _ = inverse_root(gram + lam * jnp.eye(gram.shape[-1]))
         return cls(W, jnp.asarray(sums.cross))
@@ -121,7 +121,7 @@ def pairs(model: LinearModel) -> Float[Array, "AS d"]:
 
 
 def norms_sq(model: LinearModel, W: Float[Array, "T d d"]) -> Float[Array, "T A S"]:
-    """||phi(s,a)||^2 in W'W; traced. By products of features, which do not change: twice as fast as with W phi."""
+    """||phi(s,a)||^2 in W'W; traced. Products of features are constants: for small d this is faster than W phi."""
     T, d, _ = W.shape
     x = pairs(model).T
     if d <= MAX_FEATURES_FOR_PRODUCTS:
@@ -149,8 +149,10 @@ def value_iteration(
     cap: Number = jnp.inf,
     missing: Float[Array, "_ A S"] | None = None,
 ) -> ValueIteration:
-    """The recursion above, with one table for each step or one for all. missing: mass that goes to the best state;
-    traced."""
+    """Q_h and V_h of the module docstring, backwards over the steps; traced.
+
+    The leading axis of fit, gain and missing is H or 1. missing: mass that goes to the state of largest value.
+    """
     H, S, A = model.space.sizes
     phi = pairs(model)
     tables = {"W": fit.W, "cross": fit.cross, "gain": gain} | (
@@ -178,9 +180,8 @@ def value_iteration(
 def greedy_random_ties(key: Array, Q: Float[Array, "H A S"]) -> Int[Array, "H S"]:
     """The greedy actions; 16 random bits choose among those that are best up to rounding; traced."""
     H, A, S = Q.shape
-    bits = jax.random.bits(
-        key, (-(-H * S // 4),), jnp.uint64
-    )  # four lots at a time: drawing them is what costs
+    # Four 16-bit lots from each 64-bit draw: the draws dominate the cost.
+    bits = jax.random.bits(key, (-(-H * S // 4),), jnp.uint64)
     lots = jax.lax.bitcast_convert_type(bits, jnp.uint16).reshape(-1)[: H * S].reshape(H, S)
     is_best = nearly_best(Q, 1)
     rank = jnp.cumsum(is_best, axis=1, dtype=jnp.uint32)

@@ -14,13 +14,13 @@ from horizonfree._repr import ReprMixin, ReprTable
 from horizonfree.errors import OptionError
 
 MIN_INTERVAL_UNIT = 1e-6  # the smallest unit to which the ends of an interval are rounded
-MIN_UNIT_BESIDE = 1e-11  # the same for an interval that is shown with a bound
+MIN_UNIT_BESIDE = 1e-11  # smallest unit for the ends of an interval that is shown beside a bound
 ROUNDING_UNITS = 1e-9  # a number this close to a multiple of the unit, in units, counts as the multiple
-MIN_UNIT = 1e-300  # the smallest unit that can be divided by
+MIN_UNIT = 1e-300  # smallest unit of any rounding: a bound divided by it stays finite
 MAX_NONVACUOUS = 0.999 + 1e-12  # the largest bound that rounds up to less than 1, in three digits
 MIN_PERCENT_DELTA = 1e-9  # a delta below which the confidence is written as 1 - delta
 TARGETS = tuple(x * 10.0**-k for k in range(1, 7) for x in (5.0, 2.0, 1.0))  # round numbers: 0.5, 0.2, ...
-TARGET_SHARE = 0.75  # of the gap: the next target is below it
+TARGET_SHARE = 0.75  # the next target is below this share of the suboptimality bound
 OWN_PLANS = "plans in the explorer's own model: run.plan(reward, model='explorer')"
 MEANINGS = {
     "gap": "suboptimality bound of the plans, for every reward r_h(s, a) of total at most 1",
@@ -104,7 +104,7 @@ class Certificate(ReprMixin):
         self.claim.save(self, path)
 
     def _repr_table(self) -> ReprTable:
-        """What is proved, and what it is made of."""
+        """The statement, its scope and the numbers of the bound."""
         lines = [
             ("proved", self.statement),
             ("holds for", self.holds_for),
@@ -127,7 +127,7 @@ class Certificate(ReprMixin):
 
     @property
     def is_vacuous(self) -> bool:
-        """Whether nothing is certified, to three digits: no gap exceeds 1."""
+        """Whether nothing is certified, to three digits: the suboptimality never exceeds 1."""
         return round_up(self.eps) >= 1.0
 
 
@@ -175,7 +175,7 @@ def _outwards(low: float, high: float, unit: float) -> tuple[float, float]:
 
 
 def _side(x: float, bound: float) -> int:
-    """Whether a number is below a bound, at it, or above it."""
+    """-1, 0 or 1: the number is below the bound, at it, or above it."""
     return 0 if abs(x - bound) < MIN_UNIT_BESIDE / 10 else 1 if x > bound else -1
 
 
@@ -205,14 +205,14 @@ def confidence_of(delta: float) -> str:
 
 
 def target_below(eps: float) -> float | None:
-    """The next round number clearly below this gap."""
+    """The largest of `TARGETS` below TARGET_SHARE * eps; None if there is none."""
     return next((target for target in TARGETS if target < TARGET_SHARE * eps), None)
 
 
 def forecast(target: float, episodes: float, floor: float | None = None) -> str:
-    """What a smaller gap needs, in words; episodes are rounded to two digits, as they are a guess.
+    """A text on how many more episodes the suboptimality bound `target` needs; two digits, as it is a guess.
 
-    floor: the part of the gap that is due to misspecification, for any number of episodes.
+    floor: the part of the bound that is due to misspecification, for any number of episodes.
     """
     if floor is not None:
         left = round_up_text(floor)
@@ -233,7 +233,7 @@ def episodes_text(episodes: float) -> str:
 
 
 class Terms(NamedTuple):
-    """What the radii of an algorithm refer to: failure probability, "paper" or "scaled" constants, episodes K."""
+    """What the radii are computed for: failure probability, "paper" or "scaled" constants, budget of episodes."""
 
     delta: float
     constants: str

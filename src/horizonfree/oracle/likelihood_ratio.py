@@ -1,4 +1,6 @@
-"""A bound of what a plan loses, by the likelihood ratio of whole trajectories (Theorem N, docs/further-proofs.md).
+"""A bound on the suboptimality of a plan, by the likelihood ratio of whole trajectories.
+
+Theorem N in docs/further-proofs.md has the proof.
 
 Let P and P_star be kernels with P_star(.|s,a) = P(.|s,a) + 2 beta F'v, ||v|| <= 1, at every pair. By Neyman and
 Pearson, E_star X - lam E X is largest for the X in [0, 1] that is 1 where dP_star/dP > lam. That maximum over X,
@@ -20,20 +22,20 @@ from jaxtyping import Float
 from horizonfree._x64 import x64
 from horizonfree.oracle.objective import Prepared
 
-GRID_POINTS = 401  # of lam; odd, so that 1 is one of them
-GRID_DEVIATIONS = 4.0  # of the logarithm of the ratio that the grid reaches to, about
-MAX_RANK = (
-    3  # unknown directions of one pair; polytopes around balls of more dimensions have too many vertices
-)
-MAX_WORK = 1e10  # additions, about half a minute; what would take more is not bounded
-POLYGON_SIDES = 24
+GRID_POINTS = 401  # values of lam; odd, so that lam = 1 is one of them
+GRID_DEVIATIONS = 4.0  # half-width of the grid, in standard deviations of the log-likelihood ratio
+MAX_RANK = 3  # unknown directions of one pair; with more, the polytopes have too many vertices
+MAX_WORK = 1e10  # additions, about half a minute; if there are more, the bound is 1
+POLYGON_SIDES = 24  # of the polygon around the unit disc
 ZERO = 1e-12  # singular values below this, or this share of the largest, are zero
-MARGIN = 1e-9  # by which balls are larger, for rounding
+MARGIN = 1e-9  # balls are enlarged by this share, for rounding
 
 
 @x64
 def likelihood_ratio_bound(prepared: Prepared, beta: float) -> float:
-    """A bound of what a plan that is optimal in P_theta loses, for every reward of total at most 1; 1 is vacuous.
+    """A bound on the suboptimality of a plan that is optimal in P_theta; 1 is vacuous.
+
+    It holds for every reward of total at most 1.
 
     Needs P_theta and P_star to be kernels. It is 1 where a pair has more than MAX_RANK unknown directions, or where
     the work would exceed MAX_WORK. Runs on the host.
@@ -65,19 +67,20 @@ def extremes(
     """
     _, size, basis = np.linalg.svd(tilts, full_matrices=False)
     rank = (size > ZERO * np.minimum(size.max(-1, keepdims=True), 1.0)).sum(-1)
-    most = int(rank.max())
-    if most > MAX_RANK:
+    max_rank = int(rank.max())
+    if max_rank > MAX_RANK:
         return None
     # Tilts times directions: entries that are zero stay zero, which left singular vectors would not give.
-    axes = (1 + MARGIN) * (tilts @ np.swapaxes(basis, -1, -2))[..., :most]
+    axes = (1 + MARGIN) * (tilts @ np.swapaxes(basis, -1, -2))[..., :max_rank]
     is_segment = (rank == 1)[..., None]
-    axes = np.where(is_segment[..., None] & (np.arange(most) > 0), 0.0, axes)
-    v = ball_vertices(most)[:, None, None]
+    axes = np.where(is_segment[..., None] & (np.arange(max_rank) > 0), 0.0, axes)
+    v = ball_vertices(max_rank)[:, None, None]
     v = np.where(is_segment, np.clip(v, -1, 1), v)
     step = np.einsum("sanr,vsar->vsan", axes, v)
     error = ZERO * size.max(-1)[..., None] + 1e-15  # of rounding; entries below 0 are set to 0 in the end
-    room = np.where(step < 0, (p + error) / np.where(step < 0, -step, 1.0), np.inf).min(-1, keepdims=True)
-    step = np.where(is_segment, np.minimum(room, 1.0), 1.0) * step
+    scales = np.where(step < 0, (p + error) / np.where(step < 0, -step, 1.0), np.inf)
+    max_scale = scales.min(-1, keepdims=True)  # the largest multiple of step that keeps p + step >= 0
+    step = np.where(is_segment, np.minimum(max_scale, 1.0), 1.0) * step
     return np.asarray(np.maximum(p + step, 0.0))
 
 
@@ -96,8 +99,8 @@ def ball_vertices(rank: int) -> Float[np.ndarray, "V rank"]:
     corners = np.array([[0.0, x, y * golden] for x in (1, -1) for y in (1, -1)])
     points = np.concatenate([np.roll(corners, i, axis=1) for i in range(3)])  # of an icosahedron
     faces = points[ConvexHull(points).simplices]
-    middles = np.unique(np.round((faces + np.roll(faces, 1, axis=1)).reshape(-1, 3), 9), axis=0)
-    points = np.concatenate([points, middles])
+    midpoints = np.unique(np.round((faces + np.roll(faces, 1, axis=1)).reshape(-1, 3), 9), axis=0)
+    points = np.concatenate([points, midpoints])
     normals = points / np.linalg.norm(points, axis=1, keepdims=True)
     # A plane a'x = b of the hull of the normals is the vertex a / b of the polytope.
     planes = ConvexHull(normals).equations
@@ -111,7 +114,11 @@ def grid(
     succ: np.ndarray,
     transitions: int,
 ) -> Float[np.ndarray, " L"]:
-    """Of log lam: as far as the largest expected sum of chi squared over policies suggests."""
+    """The grid of log lam, evenly spaced and symmetric about 0.
+
+    Its half-width comes from the largest expected sum of chi^2 over a trajectory, where the chi^2 of a pair is its
+    largest sum (P_star - P)^2 / P.
+    """
     weight = np.where(p > 0, 1 / np.sqrt(np.where(p > 0, p, 1.0)), 0.0)
     chi = np.linalg.norm(radius * weight[..., None] * tilts, 2, axis=(-2, -1)) ** 2
     total = np.zeros(len(p))

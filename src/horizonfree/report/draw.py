@@ -104,13 +104,13 @@ ARROWS = {
     "up": (0, -1), "right": (1, 0), "down": (0, 1), "left": (-1, 0),
     "north": (0, -1), "east": (1, 0), "south": (0, 1), "west": (-1, 0),
 }  # fmt: skip
-MAX_ARROWS = 1600  # cells of a map with arrows
-MIN_PROBABILITY = 0.05  # of an action that is drawn beside others
-MAX_NAMES = 24  # of states below bars
-MAX_WEIGHTS = 24  # intervals in a figure
-MIN_GAP = 1e-6  # smaller values are drawn here
-WIDTH_INCHES = 7.2  # inches
-BAR_INCHES = 0.45  # inches for the bar below a map
+MAX_ARROWS = 1600  # cells; larger maps are drawn without arrows
+MIN_PROBABILITY = 0.05  # of a policy's action; rarer ones are not drawn
+MAX_NAMES = 24  # states; with more, bars have no names
+MAX_WEIGHTS = 24  # intervals in the figure of the weights
+MIN_GAP = 1e-6  # suboptimality; smaller values are drawn at this one
+WIDTH_INCHES = 7.2  # of a figure
+BAR_INCHES = 0.45  # height of the colour bar below a map
 
 
 def figure(
@@ -165,7 +165,7 @@ def gaps(
 
 
 def records(facts: Facts) -> "Figure | None":
-    """The records of the explorer."""
+    """The records of the explorer against episodes, one panel each; None if all are constant."""
     varying = {
         name: x for name, x in facts.records.items() if np.isfinite(x).any() and np.ptp(x[np.isfinite(x)]) > 0
     }
@@ -254,7 +254,7 @@ def plan(problem: Problem, example: Example) -> "Figure | None":
     low, high = float(example.V.min()), float(example.V.max())
     shades = (example.V - low) / (high - low) if high > low else np.ones_like(example.V)
     draw_map(ax, problem, shades, ACCENT)
-    _actions(ax, problem, example.policy, shades, example.V > 1e-9 * high)
+    _draw_actions(ax, problem, example.policy, shades, example.V > 1e-9 * high)
     for s in example.states:
         _outline(ax, problem.layout["cells"][s])
     scale(ax, ACCENT, low, high, "value")
@@ -314,25 +314,28 @@ def draw_map(ax: Any, problem: Problem, x: Float[np.ndarray, " S"], color: str) 
     ax.set(aspect="equal", xlim=(-0.5, columns - 0.5), ylim=(lines - 0.5, -0.5))
     ax.set_axis_off()
     for s in marked_starts(problem):
-        if s < len(cells):  # outside of an arrow or a text
+        if s < len(cells):  # the ring surrounds the arrow or the text
             ax.add_patch(Circle(cells[s].tolist(), 0.43, fill=False, color=INK, linewidth=1.0))
 
 
-def _actions(
+def _draw_actions(
     ax: Any,
     problem: Problem,
     policy: Float[np.ndarray, "S A"],
     x: Float[np.ndarray, " S"],
-    gains: Bool[np.ndarray, " S"],
+    has_value: Bool[np.ndarray, " S"],
 ) -> None:
-    """The actions of states with a positive value, on their shades x; of several, arrows as long as they are likely."""
+    """Draw the actions of the states where `has_value`; x: their shades, for the contrast.
+
+    Of several actions in a state, the length of an arrow grows with its probability.
+    """
     cells = np.asarray(problem.layout["cells"])
     if len(cells) > MAX_ARROWS:
         return
     names = problem.layout.get("actions") or [str(a) for a in range(problem.num_actions)]
     columns = int(cells[:, 0].max()) + 1
-    letters = max(1, int(2 * _mark(ax, columns) / 5)) if len(cells) > columns else 8
-    for s in np.flatnonzero(gains[: len(cells)]):
+    letters = max(1, int(2 * _arrow_points(ax, columns) / 5)) if len(cells) > columns else 8
+    for s in np.flatnonzero(has_value[: len(cells)]):
         color = ON_COLOR if x[s] > 0.55 else INK
         actions = np.flatnonzero(policy[s] >= MIN_PROBABILITY)
         if not all(str(names[a]) in ARROWS for a in actions):
@@ -346,7 +349,7 @@ def _actions(
             is_sure = len(actions) == 1
             tail = cells[s] - 0.3 * move if is_sure else cells[s]
             head = cells[s] + (0.3 if is_sure else 0.2 + 0.25 * share) * move
-            size = (0.8 if is_sure else 0.4 + 0.4 * share) * _mark(ax, columns)
+            size = (0.8 if is_sure else 0.4 + 0.4 * share) * _arrow_points(ax, columns)
             arrow = {"arrowstyle": "-|>", "color": color, "mutation_scale": size, "linewidth": 0.8}
             ax.annotate("", head, tail, arrowprops=arrow | {"shrinkA": 0, "shrinkB": 0})
 
@@ -359,8 +362,8 @@ def _outline(ax: Any, cell: Int[np.ndarray, " 2"]) -> None:
     )
 
 
-def _mark(ax: Any, columns: int) -> float:
-    """Half a cell, in points."""
+def _arrow_points(ax: Any, columns: int) -> float:
+    """The size of an arrow in points: half a cell, at most 14."""
     side_by_side = int(ax.get_subplotspec().get_gridspec().ncols)
     return min(14.0, 36.0 * float(ax.get_figure().get_size_inches()[0]) / side_by_side / columns)
 

@@ -24,9 +24,9 @@ from horizonfree.models.base import probabilities
 from horizonfree.runs.plan import Comparison, Plan
 from horizonfree.runs.run import Run
 
-MAX_LISTED = 10  # states and pairs
-MIN_SHARE = 1e-3  # of the steps of an episode; what is rarer is not listed
-LEVEL = 0.95  # of credible intervals
+MAX_LISTED = 10  # entries of `disagreements` and of `missing`
+MIN_SHARE = 1e-3  # smallest share of the steps of an episode for a state or pair to be listed
+LEVEL = 0.95  # probability of the credible intervals
 
 
 class Disagreement(NamedTuple):
@@ -53,6 +53,7 @@ class Audit(ReprMixin):
 
     `comparison` is the value of the new policy minus that of the incumbent. `check`: whether richer model classes
     refute the one that is assumed; None if there are none to try.
+    `is_incumbent_logged`: whether the incumbent is the policy of the data.
     """
 
     run: Run
@@ -116,14 +117,14 @@ class Audit(ReprMixin):
                 self._action(new, mu, s),
                 self._action(old, mu, s),
             )
-            for s in _largest(share, MIN_SHARE)
+            for s in _indices_of_largest(share, MIN_SHARE)
         ]
 
     @cached_property
     def missing(self) -> list[Need]:
-        """The state-action pairs of which more data would help most, by expected uses per visit; of tables.
+        """The state-action pairs of which more data would help most, by expected uses per visit.
 
-        Classes in which pairs share data have none.
+        Empty for model classes in which pairs share data.
         """
         if self.run.problem.model.is_shared:
             return []
@@ -132,14 +133,14 @@ class Audit(ReprMixin):
         weight = np.where(uses >= MIN_SHARE * len(self.new.policy), uses / np.maximum(visits, 1), 0.0)
         layout, A = self.run.problem.layout, visits.shape[1]
         result = []
-        for pair in _largest(weight.ravel(), 0.0):
+        for pair in _indices_of_largest(weight.ravel(), 0.0):
             s, a = divmod(pair, A)
             names = name_of(layout, "states", s), name_of(layout, "actions", a)
             result.append(Need(*names, float(uses[s, a]), int(visits[s, a])))
         return result
 
     def to_dict(self, *, is_cost: bool = False) -> dict[str, Any]:
-        """All of it as plain data; with is_cost, costs are positive.
+        """The audit as plain data; with is_cost, costs are positive.
 
         Values are posterior medians, or estimates where there is no posterior.
         """
@@ -184,7 +185,9 @@ class Audit(ReprMixin):
     def _repr_table(self) -> ReprTable:
         """The decision, both values, and where to look next."""
         lines = [("proved", self.proved), ("likely", self.likely)]
-        lines += [(name, _value(plan)) for name, plan in (("new", self.new), ("incumbent", self.incumbent))]
+        lines += [
+            (name, _value_text(plan)) for name, plan in (("new", self.new), ("incumbent", self.incumbent))
+        ]
         lines += [
             ("differ in", f"{x.state} ({x.share:.0%}): {x.new} instead of {x.incumbent}")
             for x in self.disagreements[:3]
@@ -247,11 +250,11 @@ def logging_policy(run: Run) -> Float[np.ndarray, "S A"]:
     return np.asarray(frequencies)
 
 
-def _value(plan: Plan) -> str:
+def _value_text(plan: Plan) -> str:
     confidence_text = confidence_of(plan.certificate.delta)
     return f"{plan.value:.4g}, {confidence_text} interval {interval(plan.value_low, plan.value_high)}"
 
 
-def _largest(x: Float[np.ndarray, " n"], above: float) -> Iterator[int]:
+def _indices_of_largest(x: Float[np.ndarray, " n"], above: float) -> Iterator[int]:
     order: Int[np.ndarray, " n"] = np.argsort(-x, kind="stable")[:MAX_LISTED]
     return (int(i) for i in order if x[i] > above)

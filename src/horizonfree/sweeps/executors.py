@@ -1,4 +1,6 @@
-"""Where tasks run: processes of this machine, Dask or Ray (clusters.py), as futures of `concurrent.futures`.
+"""Executors that run the tasks of a sweep and return futures of `concurrent.futures`.
+
+Tasks run in processes of this machine, or on Dask or Ray (clusters.py).
 
 When a worker dies, the future of its task raises one of `worker_errors`; the other tasks continue.
 """
@@ -19,8 +21,8 @@ from horizonfree.sweeps.worker import environment, import_path
 
 WORKER_DIED = "the worker that ran it ended in the middle: it was killed, or there was not enough memory"
 CLUSTER_DIED = "the scheduler or cluster is gone; finished tasks are kept: the same call goes on"
-SHUTDOWN_SECONDS = 5.0  # to wait for a worker to end
-Outcome = dict[str, Any]  # rows and what they were computed with, or an "error"
+SHUTDOWN_SECONDS = 5.0  # how long to wait for a killed worker to end
+Outcome = dict[str, Any]  # rows with time, device and versions, or an "error"
 
 
 class Executor(abc.ABC):
@@ -66,7 +68,9 @@ class LocalExecutor(Executor):
     def __init__(self, workers: int, threads: int, log: Path) -> None:
         self.slots, self.threads, self.log = workers, threads, log
         self.pool = ThreadPoolExecutor(workers)
-        self.local, self.lock, self.is_closed = threading.local(), threading.Lock(), False
+        self.local = threading.local()  # `process`: the worker of this thread
+        self.lock = threading.Lock()  # no worker starts after is_closed is set
+        self.is_closed = False
         self.processes: set[subprocess.Popen[str]] = set()
 
     def submit(self, task: dict[str, Any]) -> "Future[Outcome]":

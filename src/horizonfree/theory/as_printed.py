@@ -9,8 +9,9 @@ H^{-1/2}, gamma = d^{-1/4}, lam = d/B^2:
     A2 = 64 max{8 beta sqrt(d iota), sqrt(2 zeta)} + 120 beta sqrt(d iota H alpha^2),
     gap <= 4 A1/K + 4 A2/sqrt(K),   m(eps, delta) = 16 A2^2/eps^2 + 8 A1/eps.
 
-The print leaves open that A1 and A2 depend on K: m is the least fixed point here, too. Where the print takes the
-logarithm of what is not positive (d > e^2 H; KH = 1), its number is UNDEFINED. `theory` has the corrected numbers.
+A1 and A2 depend on K, which the paper leaves open in m: here m is the least fixed point, as in `theory`. Where the
+paper takes the logarithm of a number that is not positive (d > e^2 H; KH = 1), the result is UNDEFINED. `theory` has
+the corrected numbers.
 """
 
 import math
@@ -45,19 +46,19 @@ def coefficients(K: float, delta: float, d: int, H: int, B: float) -> theory.Coe
 def table(
     eps: float, delta: float, d: int, H: int, B: float, *, K: float | None = None, scale: Scale = "total"
 ) -> list[TableLine]:
-    """The rows of `theory.table` that the print has, for K episodes; by default as many as its own m(eps, delta)."""
+    """The rows of `theory.table` that the paper has, for K episodes; K is m(eps, delta) by default."""
     check_ranges(eps=eps, delta=delta, d=d, H=H, B=B, **({} if K is None else {"K": K}))
     unit = scale_factor(scale, H)
     try:
-        enough: float | str = _enough(eps / unit, delta, d, H, B)
+        episodes_needed: float | str = _sample_complexity(eps / unit, delta, d, H, B)
     except ValueError:
-        enough = UNDEFINED
+        episodes_needed = UNDEFINED
     values: dict[str, float | str] = dict.fromkeys(
         ("M", "beta", "zeta", "A1", "A2", "suboptimality"), UNDEFINED
     )
-    if isinstance(enough, str) and K is None:
-        return _lines(values | {"sample_complexity": enough})
-    K = float(enough) if K is None else K
+    if isinstance(episodes_needed, str) and K is None:
+        return _lines(values | {"sample_complexity": episodes_needed})
+    K = float(episodes_needed) if K is None else K
     values["M"] = math.log2(7 * K * H)
     try:
         values["zeta"] = 4 * (math.log(4 * math.log(K * H)) - math.log(delta))
@@ -66,18 +67,18 @@ def table(
         values |= {"A1": A1, "A2": A2, "suboptimality": unit * (4 * A1 / K + 4 * A2 / math.sqrt(K))}
     except ValueError:
         pass  # they stay undefined
-    return _lines(values | {"sample_complexity": enough})
+    return _lines(values | {"sample_complexity": episodes_needed})
 
 
-def _enough(eps: float, delta: float, d: int, H: int, B: float) -> float:
+def _sample_complexity(eps: float, delta: float, d: int, H: int, B: float) -> float:
     """The least fixed point, as in `theory.sample_complexity`; from 2 episodes on, since log(KH) must be positive."""
     K = 2.0
     while True:
         A1, A2 = coefficients(K, delta, d, H, B)
-        enough = 16 * A2**2 / eps**2 + 8 * A1 / eps
-        if enough <= K * (1 + 1e-12):
-            return float(math.ceil(max(enough, K)))
-        K = enough
+        episodes_needed = 16 * A2**2 / eps**2 + 8 * A1 / eps
+        if episodes_needed <= K * (1 + 1e-12):
+            return float(math.ceil(max(episodes_needed, K)))
+        K = episodes_needed
 
 
 def _lines(values: dict[str, float | str]) -> list[TableLine]:

@@ -69,13 +69,13 @@ from horizonfree.models.base import Bounds, Evidence, Policy, length, probabilit
 from horizonfree.models.linear.variance import SecondMoments
 from horizonfree.planning.induction import largest_totals
 
-RHO, LAM = 0.25, 1.0
+RHO, LAM = 0.25, 1.0  # rho and lam of R
 RIDGE = 0.1  # lam of the ridge estimate
-RATIO = 9.0  # of the episodes in an e-process to those before it, as R expects them
-SPAN_TOLERANCE = 1e-9  # how far from the span of V1 a feature may be
+RATIO = 9.0  # episodes in an e-process per episode before it, for which R is chosen
+SPAN_TOLERANCE = 1e-9  # largest distance of a feature from the span of V1, in white coordinates
 EIGENVALUE_TOLERANCE = 1e-9  # smaller eigenvalues of V1, as a share of the largest, count as zero
-RELATIVE_SUM_ERROR = 1e-13  # by which entries of short sums may err, as a share
-ROUNDING_UNIT = 2.0**-53  # by which one more addition may
+RELATIVE_SUM_ERROR = 1e-13  # relative rounding error of the entries of short sums
+ROUNDING_UNIT = 2.0**-53  # relative rounding error of one addition
 
 
 @node
@@ -99,7 +99,7 @@ class Regression(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """The estimate P~ of one e-process, and how sure of it we are."""
+    """The estimate P~ of one e-process, and the terms of its width."""
 
     prob: Float[Array, "S A S"]
     X: Float[Array, "S A d"]
@@ -109,11 +109,11 @@ class Fit:
 
     @property
     def n(self) -> Float[Array, "S A"]:
-        """|X|."""
+        """n(s,a) = |X(s,a)|."""
         return (self.X**2).sum(-1) ** 0.5
 
     def beta(self, L: Number) -> Number:
-        """beta(L)."""
+        """The radius beta(L) at level L."""
         return ((self.logdet / 2 + L) / 2) ** 0.5
 
     def width(self, beta: float) -> Float[np.ndarray, "S A"]:
@@ -149,17 +149,16 @@ def fit(
     ratio: Number = RATIO,
     xp: Any = np,
 ) -> Fit:
-    """P~ and its widths, from the regression of the same V1; `terms`: how many were added one by one."""
+    """P~ and its widths, from the regression of the same V1; `terms`: additions in sequence that V0 + V1 took."""
     S, A, _ = phi.shape
     raw, g, outside, is_bad = regression
     R, root = prior(phi, white, V0, V1, ratio, xp)
     prob = xp.maximum(raw, 0.0)
     prob = prob / prob.sum(-1, keepdims=True)
     change = raw - prob
-    change = (
-        abs(change).sum(-1) + abs(change.sum(-1))
-    ) / 2  # the larger of what is added and what is taken away
-    # ||mu V|| <= sqrt(SA): what the sums, as computed, and the span leave open
+    # The larger of the mass that is added and the mass that is removed.
+    change = (abs(change).sum(-1) + abs(change.sum(-1))) / 2
+    # Rounding of the sums and distance from the span, with ||mu V|| <= sqrt(SA).
     share = xp.maximum(RELATIVE_SUM_ERROR, ROUNDING_UNIT * terms)
     noise = share * ((abs(white).T @ xp.diag(V0 + V1) ** 0.5) ** 2).sum()
     blur = math.sqrt(S * A) * (outside + noise * xp.linalg.norm(g, axis=-1))
@@ -201,19 +200,17 @@ def _logdet(root: Float[Array, "d d"], xp: Any) -> Float[Array, ""]:
 
 
 def level_of_all(num_states: int, delta: Number, xp: Any = np) -> Number:
-    """L for every V at once."""
+    """The level L for all functions V at once."""
     return (num_states - 1) * math.log(2) - xp.log(delta)
 
 
 def level_of_some(number: int, delta: Number) -> Number:
-    """L for so many functions that are fixed beforehand."""
+    """The level L for `number` functions V that are fixed beforehand."""
     return math.log(max(number, 1)) - np.log(delta)
 
 
-MAX_GRADIENT_WORK = (
-    2**34
-)  # products in the gradients of all steps; with more, only intervals and bands remain
-CONTRADICTION_TOLERANCE = 1e-9  # by which lo may exceed up
+MAX_GRADIENT_WORK = 2**34  # products in the gradients of all steps; with more, intervals and bands only
+CONTRADICTION_TOLERANCE = 1e-9  # lo may exceed up by this much, from rounding
 
 
 def uniform_loss(space: Space, fit: Fit, beta: float) -> float:
@@ -274,7 +271,10 @@ class Pass(NamedTuple):
         return Numbers(*np.moveaxis(result[..., later * d :], -1, 0)), psi
 
     def root(self, then: Numbers, c: float) -> Float[np.ndarray, "d d"]:
-        """By the range c of the next best values, or by their second moments if that is less on average."""
+        """The root of this step (`Carried.roots`).
+
+        It comes from the range c of the next best values, or from their second moments if that is less on average.
+        """
         by_range = c * self.beta * np.eye(self.fit.X.shape[-1])
         if self.moments is None:
             return by_range
@@ -286,12 +286,12 @@ class Pass(NamedTuple):
     def blur(
         self, c: float, own: Float[np.ndarray, "S A"], P_E: Float[np.ndarray, "S A"]
     ) -> Float[np.ndarray, "S A"]:
-        """Ea; where there are no gradients, what would be in them, `own`, is blur."""
+        """Ea of every pair. own: the term |J root| of this step, which counts here if there are no gradients."""
         own = 0.0 * own if self.has_gradients else own
         return np.where(self.fit.is_bad, 1.0, own + c * self.fit.e + P_E)
 
     def step(self, after: Carried, r: Float[np.ndarray, "S A"], pi: Float[np.ndarray, "S A"]) -> Carried:
-        """One step back."""
+        """The bounds at one step, from those at the next."""
         fit, is_bad, then = self.fit, self.fit.is_bad, after.at
         P, psi = self.means(after)
         mean = partial(np.einsum, "sa,sa...->s...", pi)  # over the actions of the policy

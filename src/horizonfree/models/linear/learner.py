@@ -1,6 +1,7 @@
-"""The traced part of the class: the sums after each episode, a cheap estimate, and membership.
+"""The traced part of the linear model class: evidence after each episode, a cheap estimate, and membership.
 
-`estimate` is the ridge estimate phi (gram + lam I)^-1 cross without what is negative, made to sum to one.
+`estimate` is the ridge estimate phi (gram + lam I)^-1 cross with negative entries set to 0 and rows
+scaled to sum to one.
 
 `violation` tests membership in the confidence set, with the formulas of bounds.py.
 """
@@ -19,11 +20,11 @@ from horizonfree.mdp.space import UNSEEN, Kernel, Space, Trajectory
 from horizonfree.models.linear.bounds import RIDGE, LinearEvidence, fit, level_of_all, prior, regress
 from horizonfree.planning.traced import allowed_actions
 
-MAX_STATES_OF_VERTICES = 12  # states up to which `violation` looks at all 2^(S-1) functions of them
+MAX_STATES_OF_VERTICES = 12  # largest S for which `violation` tests all 2^(S-1) vertices V
 
 
 def init_evidence(phi: Float[Array, "S A d"], bets: EProcesses) -> LinearEvidence:
-    """No episodes yet."""
+    """The evidence before the first episode."""
     check_e_processes(bets)
     S, A, d = phi.shape
     J = len(bets.starts)
@@ -43,7 +44,7 @@ def init_evidence(phi: Float[Array, "S A d"], bets: EProcesses) -> LinearEvidenc
 def update(
     space: Space, phi: Float[Array, "S A d"], evidence: LinearEvidence, trajectory: Trajectory
 ) -> LinearEvidence:
-    """Evidence after one more episode. Steps that were not seen count for nothing."""
+    """Evidence after one more episode. Unobserved steps add nothing."""
     S, trajectory = len(phi), allowed_actions(space, trajectory)
     s, a, j = trajectory.s[:-1], trajectory.a, trajectory.j
     is_counted = (j >= 0) & (j < S)
@@ -66,7 +67,7 @@ def update(
 
 
 def estimate(space: Space, phi: Float[Array, "S A d"], evidence: LinearEvidence) -> Kernel:
-    """The kernel that the evidence suggests, cheap enough for every episode."""
+    """The normalised ridge estimate of the kernel, cheap enough for every episode."""
     raw = phi @ jsl.cho_solve((_ridge_root(evidence), True), evidence.cross)
     prob = jnp.maximum(raw, 0.0)
     total = prob.sum(-1, keepdims=True)
@@ -89,8 +90,9 @@ def violation(
 ) -> Float[Array, ""]:
     """The largest ||(C1 - V1 mu) V|| in the inverse of R + V1, less beta, over functions V and e-processes.
 
-    Over the vertices V of the cube for few states. For more the rows are compared with their widths in total variation
-    instead: a parameter outside of them is outside the set, but not every one inside is in it. delta: of all V.
+    C1, V1, R and beta are those of bounds.py. With few states, V ranges over the vertices of the cube [0, 1]^S. With
+    more, rows are compared with their widths in total variation: a parameter beyond a width is outside the set, but not
+    every other one is in it. delta: failure probability for all V and all e-processes together.
     """
     S, true = space.num_states, phi @ mu
     L = level_of_all(S, delta * evidence.weights, jnp)
@@ -98,7 +100,7 @@ def violation(
     if S <= MAX_STATES_OF_VERTICES:  # V and V + c are the same here, so the first entry is 0
         vertices = jnp.asarray(list(product((0.0, 1.0), repeat=S - 1))).reshape(2 ** (S - 1), S - 1)
 
-    def of(j: int) -> Array:
+    def violation_of(j: int) -> Array:
         V0, C0 = evidence.gram_at[j], evidence.cross_at[j]
         V1, C1 = evidence.gram - V0, evidence.cross - C0
         result = regress(phi, white, V1, C1, jnp)
@@ -111,4 +113,4 @@ def violation(
         beyond = jnp.abs(result.raw - true).sum(-1) / 2 - row.beta(L[j]) * row.n - row.e
         return jnp.where(row.is_bad, -1.0, beyond).max()
 
-    return jnp.stack([of(j) for j in range(len(evidence.starts))]).max()
+    return jnp.stack([violation_of(j) for j in range(len(evidence.starts))]).max()

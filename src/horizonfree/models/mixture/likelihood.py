@@ -20,9 +20,9 @@ from jaxtyping import Bool, Float, Int
 
 from horizonfree.models.mixture.valid import ValidSet
 
-KT_PSEUDO_COUNT = 0.5  # per free row, of the Krichevsky-Trofimov predictor; keeps it strictly inside Theta
+KT_PSEUDO_COUNT = 0.5  # per free row, as in the Krichevsky-Trofimov predictor; keeps it inside Theta
 PREDICTOR_STEPS = 3  # Newton steps per episode, from the predictor of the previous episode
-BARRIER_NATS = 1e-4  # bound on the loss of log likelihood due to the last barrier
+BARRIER_NATS = 1e-4  # the last barrier costs at most this much log-likelihood, in nats
 NUM_BARRIERS = 4  # a geometric sequence, from the second predictor's pseudo-count to BARRIER_NATS / R per row
 MAX_NEWTON_STEPS = 40  # per barrier; two to four are usual
 SOLUTION_TOLERANCE = 1e-6  # relative residual above which a linear system counts as unsolved
@@ -83,13 +83,14 @@ def predict(
 ) -> Float[np.ndarray, "2 d"]:
     """The two predictors for the next episode, a few Newton steps from the previous ones.
 
-    `learner.predict` is the same, traced.
+    `learner.predict` is the traced version.
     """
     if valid.num_free == 0:
         return thetas
     coords, free, result = coordinates(valid), np.asarray(valid.free), []
     for pseudo, theta in zip(pseudo_counts(valid), thetas, strict=True):
-        c, y = np.where(free, counts + pseudo, 0.0), coords.basis.T @ (theta - coords.center)
+        c = np.where(free, counts + pseudo, 0.0)
+        y = coords.basis.T @ (theta - coords.center)
         for _ in range(PREDICTOR_STEPS):
             y, _ = _newton(coords, c, y)
         result.append(coords.center + coords.basis @ y)
@@ -106,14 +107,14 @@ def maximum_likelihood(valid: ValidSet, counts: Int[np.ndarray, " R"], start: Fl
         return Fit(
             start, coords.p_center, np.zeros_like(coords.p_center), log_loss(counts, coords.p_center), 0.0
         )
-    last = BARRIER_NATS / len(counts)
+    last_barrier = BARRIER_NATS / len(counts)
     y = coords.basis.T @ (np.asarray(start) - coords.center)
     if not ((coords.p(y) > 0) | ~free).all():
         y = np.zeros_like(y)
-    for barrier in np.geomspace(pseudo_counts(valid)[1], last, NUM_BARRIERS):
+    for barrier in np.geomspace(pseudo_counts(valid)[1], last_barrier, NUM_BARRIERS):
         y = minimize(coords, np.where(free, counts + barrier, 0.0), y)
     p = coords.p(y)
-    lam, gap = _multipliers(coords, free, counts, p, last)
+    lam, gap = _multipliers(coords, free, counts, p, last_barrier)
     return Fit(coords.center + coords.basis @ y, p, lam, log_loss(counts, p), gap)
 
 
@@ -133,7 +134,7 @@ def _newton(
 ) -> tuple[Float[np.ndarray, " q"], float]:
     """One Newton step on f with a line search, and the decrement before it. Never leaves p > 0.
 
-    `learner._newton` is the same, traced.
+    `learner._newton` is the traced version.
     """
     p = np.where(c > 0, coords.p(y), 1.0)
     w = c / p
@@ -175,26 +176,27 @@ def _multipliers(
 
     Write g = Z'grad L = - sum_r N_r z_r / p_r. For any lam >= 0 and any theta in Theta,
         - g'Delta = - sum lam_r z_r'Delta - (g - sum lam_r z_r)'Delta <= sum lam_r p_r - sum lam_r p_theta,r + residual,
-    where the residual is small: |z_r'Delta| <= 1 gives |e'Delta| = |e'(z'z)^-1 z'(z Delta)| <= ||z (z'z)^-1 e||_1.
-    e is what stands in brackets. lam starts at barrier/p; weighted least squares, with the largest weights on rows
-    with p = 0, then reduce e.
+    where the residual is small: |z_r'Delta| <= 1 gives |e'Delta| = |e'(z'z)^-1 z'(z Delta)| <= ||z (z'z)^-1 e||_1
+    with e = g - sum lam_r z_r, the bracket. lam starts at barrier/p. Weighted least squares, with the largest weights
+    on rows with p = 0, then reduce e.
     """
     p_free = np.where(free, p, 1.0)
     g = -(coords.z @ (counts / p_free))
     lam = np.where(free, barrier / p_free, 0.0)
     weight = np.where(free, 1 / (p_free + barrier), 0.0)
-    Gram = (coords.z * weight) @ coords.z.T
+    weighted_gram = (coords.z * weight) @ coords.z.T
     for _ in range(3):
-        lam = np.maximum(lam + weight * (solve(Gram, g - coords.z @ lam) @ coords.z), 0.0)
-    e, Gram = g - coords.z @ lam, coords.z @ coords.z.T
-    x = solve(Gram, e)
+        lam = np.maximum(lam + weight * (solve(weighted_gram, g - coords.z @ lam) @ coords.z), 0.0)
+    e = g - coords.z @ lam
+    gram = coords.z @ coords.z.T
+    x = solve(gram, e)
     residual = float(np.abs(x @ coords.z).sum())
-    is_solved = np.abs(Gram @ x - e).max() <= SOLUTION_TOLERANCE * (np.abs(Gram) @ np.abs(x)).max()
+    is_solved = np.abs(gram @ x - e).max() <= SOLUTION_TOLERANCE * (np.abs(gram) @ np.abs(x)).max()
     return lam, float(lam @ p_free) + (residual if is_solved else np.inf)
 
 
 def whiten(F: Float[np.ndarray, "q q"], z: Float[np.ndarray, "q R"]) -> Float[np.ndarray, "q R"]:
-    """F^(-1/2) z_r up to a rotation: their norms are ||z_r|| in F^-1. Scaled to a unit diagonal first.
+    """F^(-1/2) z_r up to a rotation: column r has the norm of z_r in F^-1. F is scaled to a unit diagonal first.
 
     NaN where F is not positive definite.
     """

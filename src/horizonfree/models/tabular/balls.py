@@ -1,11 +1,13 @@
-"""The balls of all pairs, on short lists of the successors that their centres have: what all bounds are made of.
+"""KL balls around the estimated transition probabilities of all state-action pairs, and maxima over them.
+
+The ball of a pair is {p : KL(p_hat || p) <= eps}. Its centre p_hat is stored on a short list of successors.
 
 The largest mean of a function v over a ball KL(p_hat || p) <= eps is bounded from above, to any tolerance. For every
 lam that is at least as large as all values that p may reach,
 
     p.v <= lam - exp( sum p_hat log(lam - v) - eps )          (Jensen)
 
-and the smallest right side is the maximum. It is convex in lam; where it is least, g(lam) = sum p_hat log(lam - v)
+and the smallest right side is the maximum. It is convex in lam; at its minimum, g(lam) = sum p_hat log(lam - v)
 + log sum p_hat/(lam - v) = eps, unless lam is at the top already. Newton on log g, as a function of log(lam - the
 largest v that p_hat reaches), takes a few steps. Each lam is a valid bound, and the least of them is the result.
 With vbar = p_hat.v and t = lam - vbar it is vbar - t expm1( sum p_hat log1p(-(v - vbar)/t) - eps ), which loses no
@@ -27,47 +29,52 @@ from horizonfree.guarantees.divergence import curvature, psi_inverse
 from horizonfree.mdp.events import Lift
 from horizonfree.mdp.space import Space
 
-NEWTON_STEPS = 5  # lams that are tried: exact to 12 digits by then
-MIN_SHARE_ABOVE = 1e-12  # lam stays so far above the top, as a share of the way there
-MAX_LOG_STEP = 6.0  # step of log(lam - ..)
-BLOCK_SIZE = 2**12  # balls that are computed side by side: about as many as fit into the cache of a core
+NEWTON_STEPS = 5  # values of lam that are tried; the fifth is exact to 12 digits
+MIN_SHARE_ABOVE = 1e-12  # smallest lam - (largest v that p_hat reaches), as a share of top - vbar
+MAX_LOG_STEP = 6.0  # largest Newton step of log(lam - largest v that p_hat reaches)
+BLOCK_SIZE = 2**12  # balls per vectorised call: about as many as fit into the cache of a core
 
 
-@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # of steps that are cut off at LONGEST
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # in Newton steps, which are clipped
 def highest_mean(
     prob: Float[np.ndarray, "*n C"],
     eps: Float[np.ndarray, "*n"],
     v: Float[np.ndarray, "*n C"],
     top: Float[np.ndarray, "*n"],
 ) -> Float[np.ndarray, "*n"]:
-    """max p.v over the ball around prob, for p wherever v <= top; top itself where eps is infinite."""
+    """max p.v over the ball around prob, if v <= top on all states that p may reach; top if eps is infinite."""
     vbar = np.einsum("...c,...c->...", prob, v)
     reach = top - vbar
     is_known = np.isfinite(eps)
-    is_open = (reach > 0) & (eps > 0) & is_known
-    rows = prob[is_open].T, eps[is_open], (v[is_open] - vbar[is_open, None]).T, reach[is_open]
+    needs_search = (reach > 0) & (eps > 0) & is_known
+    columns = (
+        prob[needs_search].T,
+        eps[needs_search],
+        (v[needs_search] - vbar[needs_search, None]).T,
+        reach[needs_search],
+    )
     above = np.zeros_like(reach)
-    above[is_open] = np.concatenate(
+    above[needs_search] = np.concatenate(
         [
-            _above(*(x[..., i : i + BLOCK_SIZE] for x in rows))
-            for i in range(0, max(1, len(rows[-1])), BLOCK_SIZE)
+            _max_above_mean(*(x[..., i : i + BLOCK_SIZE] for x in columns))
+            for i in range(0, max(1, len(columns[-1])), BLOCK_SIZE)
         ]
     )
     return np.where(is_known, vbar + above, top)
 
 
-def _above(
+def _max_above_mean(
     prob: Float[np.ndarray, "C m"],
     eps: Float[np.ndarray, " m"],
     d: Float[np.ndarray, "C m"],
     reach: Float[np.ndarray, " m"],
 ) -> Float[np.ndarray, " m"]:
-    """The largest mean above that of prob: d = v - vbar at the centre, and at most `reach` elsewhere."""
+    """max p.v - vbar over each ball. d = v - vbar on the successors of the centre; elsewhere it is at most `reach`."""
     prob, d = np.ascontiguousarray(prob), np.where(prob > 0, d, 0.0)
-    pole = d.max(0)
-    least = np.maximum(reach - pole, MIN_SHARE_ABOVE * reach)
+    pole = d.max(0)  # log(lam - v) needs t > pole
+    min_x = np.maximum(reach - pole, MIN_SHARE_ABOVE * reach)
     # Where eps is small, t is about sqrt(variance / (2 eps)).
-    x = np.maximum(np.sqrt((prob * d**2).sum(0) / (2 * eps)) * np.exp(-eps), least)
+    x = np.maximum(np.sqrt((prob * d**2).sum(0) / (2 * eps)) * np.exp(-eps), min_x)
     above = reach
     for _ in range(NEWTON_STEPS):
         t = pole + x  # x = lam - the largest v of p_hat
@@ -75,11 +82,11 @@ def _above(
         above = np.minimum(above, -t * np.expm1(log_mean - eps))
         inverse = 1 / (x + (pole - d))
         weighted = prob * inverse
-        once, twice = weighted.sum(0), (weighted * inverse).sum(0)
-        g = np.maximum(log_mean + np.log(t * once), 1e-300)
-        fall = x * np.maximum(twice / once - once, 1e-300)  # -dg / dlog x
+        sum_inverse, sum_inverse_sq = weighted.sum(0), (weighted * inverse).sum(0)
+        g = np.maximum(log_mean + np.log(t * sum_inverse), 1e-300)
+        fall = x * np.maximum(sum_inverse_sq / sum_inverse - sum_inverse, 1e-300)  # -dg / dlog x
         step = np.clip(np.log(g / eps) * g / fall, -MAX_LOG_STEP, MAX_LOG_STEP)
-        x = np.maximum(x * np.exp(step), least)
+        x = np.maximum(x * np.exp(step), min_x)
     return above
 
 
@@ -110,7 +117,7 @@ class Balls:
 
     @property
     def is_unknown(self) -> Bool[np.ndarray, "S A"]:
-        """Where nothing is known."""
+        """The pairs of which nothing is known: the radius of their ball is infinite."""
         return np.asarray(~np.isfinite(self.eps))
 
     @property
@@ -132,7 +139,7 @@ class Balls:
     def highest(
         self, v: Float[np.ndarray, "k S"], largest: Float[np.ndarray, "k S A"]
     ) -> Float[np.ndarray, "k S A"]:
-        """max of p.v over each ball, for k functions of the states; largest: as below."""
+        """max of p.v over each ball, for k functions v of the states; largest: the result of `largest` for v."""
         prob, eps = (np.broadcast_to(x, (len(v), *x.shape)) for x in (self.prob, self.eps))
         return highest_mean(prob, eps, v[:, self.succ], largest)
 
@@ -148,14 +155,17 @@ class Balls:
         return np.asarray(np.where(space.support, at_slot, -np.inf).max(-1))
 
 
-BISECTIONS = 60
-ROUNDING = 1e-12  # by which ends of intervals are moved outwards
+BISECTIONS = 60  # of [0, 1]: more than the 53 bits of a double
+ROUNDING = 1e-12  # the ends of intervals are moved outwards by this
 
 
 def entry_intervals(
     space: Space, balls: Balls, pairs: Int[np.ndarray, "X 2"]
 ) -> tuple[Float[np.ndarray, "S A n"], Float[np.ndarray, "S A n"]]:
-    """The ends of each entry on the successor lists; 0 in slots of padding."""
+    """The lower and upper end of each transition probability on the successor lists; 0 in slots of padding.
+
+    pairs: the state-action pairs that are learnt from data.
+    """
     support, centre = np.asarray(space.support), on_lists(space, balls)
     eps = balls.eps[..., None]
     radius = np.broadcast_to(np.where(np.isfinite(eps), eps, 0.0), centre.shape)
@@ -174,7 +184,7 @@ def entry_intervals(
 def coin_interval(
     c: Float[np.ndarray, "*n"], eps: Float[np.ndarray, "*n"]
 ) -> tuple[Float[np.ndarray, "*n"], Float[np.ndarray, "*n"]]:
-    """The smallest and largest p with kl(c, p) <= eps, each from outside."""
+    """The smallest and largest p with kl(c, p) <= eps, by bisection, rounded away from c."""
     inside_low, outside_low = c.copy(), np.zeros_like(c)
     inside_high, outside_high = c.copy(), np.ones_like(c)
     for _ in range(BISECTIONS):
@@ -188,6 +198,7 @@ def coin_interval(
 
 @np.errstate(divide="ignore", invalid="ignore")
 def _coin_divergence(c: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """kl(c, p) = c log(c/p) + (1 - c) log((1 - c)/(1 - p))."""
     first = np.where(c > 0, c * np.log(c / p), 0.0)
     second = np.where(c < 1, (1 - c) * np.log((1 - c) / (1 - p)), 0.0)
     return np.asarray(first + second)

@@ -29,9 +29,8 @@ from horizonfree.mdp.space import Space
 from horizonfree.models.base import Policy, probabilities
 from horizonfree.models.tabular.balls import Balls
 
-# In the gradients of all pairs: beyond that, blocks are left out and intervals alone remain.
-MAX_GRADIENT_SIZE = 2**23
-BLOCK_SIZE = 2**16  # numbers that are computed side by side: about as many as fit into the cache of a core
+MAX_GRADIENT_SIZE = 2**23  # numbers in the gradients of all pairs; with more, only intervals are computed
+BLOCK_SIZE = 2**16  # numbers per vectorised call: about as many as fit into the cache of a core
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +50,7 @@ class Values:
 
 @dataclass(frozen=True, eq=False)
 class Means:
-    """What a step back needs of the successors of every pair."""
+    """Means and bounds over the successors of every pair, from the `Values` of the next step."""
 
     V_star: Float[np.ndarray, "S A"]  # p_hat V_star
     V: Float[np.ndarray, "S A"]  # p_hat V
@@ -114,8 +113,18 @@ class Expansion:
         left = np.cumsum(reward.max((1, 2))[::-1])[::-1]
         caps = np.minimum(1.0, np.append(left, 0.0))  # the largest totals from each step on
         blocks = self.blocks(pi)
-        o = np.zeros(S)
-        values = Values(o, o, o, o, o, o, o, o, np.zeros((S, C, len(blocks.s))))
+        zeros = np.zeros(S)
+        values = Values(
+            V_star=zeros,
+            V=zeros,
+            up=zeros,
+            upi=zeros,
+            lo=zeros,
+            D=zeros,
+            R=zeros,
+            B=zeros,
+            J=np.zeros((S, C, len(blocks.s))),
+        )
         for h in reversed(range(len(reward))):
             values = self.back(values, blocks, reward[h], pi[h], (caps[h], caps[h + 1]))
         return values
@@ -138,7 +147,7 @@ class Expansion:
         return value, error + float(norm(J[None])[0])
 
     def blocks(self, pi: Float[np.ndarray, "H S A"]) -> Blocks:
-        """Those of a policy."""
+        """The blocks of the pairs that a policy takes, and the pairs that it never takes."""
         is_pair = np.zeros(self.chi.shape[:2], bool)
         is_pair[*self.pairs.T] = True
         is_taken = (pi > 0).any(0)
@@ -151,7 +160,7 @@ class Expansion:
         return np.asarray(np.sqrt(np.einsum("sac,sac->sa", x, x)))
 
     def means(self, after: Values, blocks: Blocks, caps: tuple[float, float]) -> Means:
-        """Everything about the successors; caps: the largest totals from this step on, and after it."""
+        """`Means` from the values of the next step; caps: the largest totals from this step on, and after it."""
         succ, prob, is_unknown = self.balls.succ, self.balls.prob, self.balls.is_unknown
         at = {x.name: getattr(after, x.name)[succ] for x in fields(after) if x.name != "J"}
         c = average(self.mean, at["V"])
@@ -160,16 +169,17 @@ class Expansion:
         g, apart = self.gradients(after.J)
         g[blocks.s, blocks.a, :, np.arange(len(blocks.s))] += own[blocks.s, blocks.a]
         g[is_unknown] = 0.0
+        # `largest` and `most` have the rows up, upi, D, -lo, B, in this order.
         v = np.stack([after.up, after.upi, after.D, -after.lo, after.B])
         largest = self.balls.largest(self.space, v)
-        anything = np.array([1.0, 1.0, 1.0, 0.0, 0.0]) * caps[1]
-        most = np.where(is_unknown, anything[:, None, None], self.balls.highest(v, largest))
+        trivial = np.array([1.0, 1.0, 1.0, 0.0, 0.0]) * caps[1]
+        most = np.where(is_unknown, trivial[:, None, None], self.balls.highest(v, largest))
         by_slopes = self.spread(apart)
         local = self.local(at, c, by_slopes, largest[1], -largest[3])
         beyond = np.where(is_unknown, 0.0, self.balls.leak)
         beyond = beyond * (largest[0] + largest[3] + average(self.mean, at["B"]))
         B = most[4] + by_slopes + beyond
-        if not len(self.pairs):  # without blocks, what would be in them is here
+        if not len(self.pairs):  # without blocks, `local` and B include the norms of the blocks
             local, B = local + own_norm, B + own_norm
         return Means(
             V_star=average(prob, at["V_star"]),
@@ -239,7 +249,7 @@ class Expansion:
         V = (pi * Q).sum(-1)
         J = np.einsum("sa,sacx->scx", pi, mean.g)
         J_norm = norm(J)
-        onward, apart = self.remainders(after.R, pi)
+        onward, unshared = self.remainders(after.R, pi)
         R = np.minimum((pi * mean.local).sum(-1) + onward, cap + J_norm)
         upper, lower = np.minimum(r + mean.upi, cap), np.maximum(r + mean.lo, 0.0)
         lo = np.maximum((pi * lower).sum(-1), V - J_norm - R)
@@ -247,7 +257,7 @@ class Expansion:
         # What an allowed action can gain on the policy, by the range of values or by tangents.
         others = (pi * mean.local).sum(-1, keepdims=True) - pi * mean.local
         slopes = norm(mean.g - J[:, None]) + mean.alone
-        by_slopes = Q - V[:, None] + slopes + (1 - pi) * mean.local + others + apart
+        by_slopes = Q - V[:, None] + slopes + (1 - pi) * mean.local + others + unshared
         advantage = np.minimum(upper - lo[:, None], by_slopes)
         best = np.minimum(r + mean.up, cap)
         gain = np.minimum(advantage + mean.D, best - lo[:, None])
@@ -265,9 +275,9 @@ class Expansion:
     def remainders(
         self, R: Float[np.ndarray, " S"], pi: Float[np.ndarray, "S A"]
     ) -> tuple[Float[np.ndarray, " S"], Float[np.ndarray, "S A"]]:
-        """sum p_hat(s,pi) R, and sum |p_hat(s,a) - p_hat(s,pi)| R: what both share cancels.
+        """sum p_hat(s,pi) R, and sum |p_hat(s,a) - p_hat(s,pi)| R: the part that both rows share cancels.
 
-        Rows of which nothing is known count as zero: all of them is in `local`.
+        Rows of which nothing is known count as zero: `local` covers them in full.
         """
         prob, at = np.where(self.balls.is_unknown[..., None], 0.0, self.balls.prob), R[self.balls.succ]
         own = np.bincount(self.same.ravel(), (pi[..., None] * prob).ravel())[self.same]
