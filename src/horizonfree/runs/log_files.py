@@ -105,9 +105,8 @@ def from_log(
         "horizon": horizon, "start": start,
     }  # fmt: skip
     if problem is not None:
-        conflicting = [name for name, x in declared.items() if x is not None] + (
-            ["terminal"] if np.size(terminal) else []
-        )
+        conflicting = [name for name, x in declared.items() if x is not None]
+        conflicting += ["terminal"] if np.size(terminal) else []
         if conflicting:
             raise OptionError(f"{', '.join(conflicting)}: a problem has its own; give one or the other")
         state, action = _in_problem(rows, problem)
@@ -199,17 +198,15 @@ def _arrange(rows: Rows, state: Int[np.ndarray, " n"], action: Int[np.ndarray, "
     episode = _ranks(rows.episode.code[order])
     step = rows.step[order]
     s, a = _decode(state, rows.state.code[order]), _decode(action, rows.action.code[order])
-    next_states = (
-        np.full(len(order), -1) if rows.next_state is None else _decode(state, rows.next_state[order])
-    )
+    unknown = np.full(len(order), -1)
+    next_states = unknown if rows.next_state is None else _decode(state, rows.next_state[order])
     is_last = np.append(np.diff(episode) != 0, True)
     follows = np.append((np.diff(step) == 1), False) & ~is_last
     _check_consistent(rows, order, follows, is_last, step, s, next_states)
     is_terminated = np.zeros(len(order), bool) if rows.terminated is None else rows.terminated[order]
 
-    s = np.where(
-        (s < 0) & np.roll(follows, 1), np.roll(next_states, 1), s
-    )  # the state that the step before led to
+    # the state that the step before led to
+    s = np.where((s < 0) & np.roll(follows, 1), np.roll(next_states, 1), s)
     next_states = np.where((next_states < 0) & follows, np.roll(s, -1), next_states)
     is_complete = (s >= 0) & (a >= 0) & (next_states >= 0)
     is_final = is_last & (next_states < 0)  # a state in which the record stops
