@@ -33,7 +33,7 @@ def duplicates(rng, settings):
     return hf.Mixture.from_kernels(P, weights=_weights(rng, 2), **settings)
 
 
-def nearly_equal_kernels(rng, settings):
+def equal_actions(rng, settings):
     """All actions of a state do the same: what is unknown is a context that no action influences."""
     P = table(rng, (2,))
     P[:, :, 1] = P[:, :, 0]
@@ -137,7 +137,7 @@ CLASSES = {
         kernels,
         sharp_kernels,
         duplicates,
-        nearly_equal_kernels,
+        equal_actions,
         redundant,
         unreachable,
         features,

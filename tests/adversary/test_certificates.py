@@ -25,7 +25,7 @@ QUICK = cases.FACTORS | {
 # Systems and options in which defects were found, or which few cases above have.
 SELECTED = [
     # transition= once inherited the certificate for every reward of the problem without it
-    {"system": "alike", "question": "plan", "where": "here", "pays": "transition", "data": "full"},
+    {"system": "equal_actions", "question": "plan", "where": "here", "pays": "transition", "data": "full"},
     {"system": "duplicates", "question": "direct", "where": "here", "pays": "total", "data": "extreme"},
     {"system": "sharp_kernels", "question": "uniform", "where": "here", "pays": "total", "data": "full"},
     {"system": "redundant", "question": "weights", "where": "here", "pays": "total", "data": "full"},

@@ -32,7 +32,7 @@ class Truth(NamedTuple):
     is_slot: np.ndarray  # S A n
     prob: np.ndarray  # S A n
 
-    def tilted_by(self, x):
+    def at_slots(self, x):
         """Slots' entries of an array [..., R] over rows; 0 at the slots of no row."""
         return np.concatenate([x, np.zeros_like(x[..., :1])], axis=-1)[..., self.valid.row_of]
 
@@ -78,7 +78,7 @@ def tilt(true, zeta, past):
     """The laws with the largest mean of the factor of the bets, P_t/P: with its divisor this mean is exactly 1."""
     with np.errstate(divide="ignore", invalid="ignore"):
         rho = np.where(true.p > 0, past.predicted[-1] / true.p, 1e300)
-    return best_laws(true.prob, true.tilted_by(rho), true.is_slot, zeta)
+    return best_laws(true.prob, true.at_slots(rho), true.is_slot, zeta)
 
 
 def push(true, zeta, past):
@@ -89,7 +89,7 @@ def push(true, zeta, past):
     v, score = scores(true, past.evidence.record, past.predicted[:T], zeta, b, SPACES)
     k = int(score[-1].argmax())
     g = np.clip(v[k] @ true.z.T / past.predicted[T], -1, 1)
-    return best_laws(true.prob, true.tilted_by(g), true.is_slot, zeta)
+    return best_laws(true.prob, true.at_slots(g), true.is_slot, zeta)
 
 
 ADVERSARIES = {
@@ -189,7 +189,7 @@ def scores(true, record, predicted, zeta, b, delta):
     kinds = frequencies.kinds_of(true.valid, np.full(is_slot.shape[:2], zeta))
     v = half_spaces.directions(z, predicted[b], record.rows[:b].sum(0), kinds.rows.size, delta)
     g = np.clip(v @ z.T / predicted[b:, None], -1, 1)  # T K R
-    e = np.exp(true.tilted_by(g))  # T K S A n
+    e = np.exp(true.at_slots(g))  # T K S A n
     largest = np.where(is_slot, e, -np.inf).max(-1)
     least = np.where(is_slot, e, np.inf).min(-1)
     log_u = np.log((e * true.prob).sum(-1) + zeta * (largest - least))
@@ -204,7 +204,7 @@ def leaves_bets(true, last, predicted, zeta, delta):
     rows, visits = last.record.rows[:T], last.record.visits[:T]
     with np.errstate(divide="ignore", invalid="ignore"):
         rho = predicted / true.p
-        tilted_rows = true.tilted_by(rho)
+        tilted_rows = true.at_slots(rho)
         span = np.where(true.is_slot, tilted_rows, -np.inf).max(-1) - np.where(
             true.is_slot, tilted_rows, np.inf
         ).min(-1)

@@ -65,7 +65,7 @@ def test_every_step_is_counted_once(problem: hf.Problem) -> None:
     assert run.evidence.episodes == run.episodes == 23
 
 
-@given(first=st.integers(0, 10**6), k=st.integers(0, 10**6), more=st.integers(1, 10**6))
+@given(first=st.integers(0, 10**6), k=st.integers(0, 10**6), extra=st.integers(1, 10**6))
 def test_looks_come_soon_enough_and_depend_on_the_episode_alone(first: int, k: int, extra: int) -> None:
     stop_rule = StopRule(first, first + extra, until_eps=0.1)
     k = min(first + k, stop_rule.last)

@@ -220,7 +220,7 @@ def test_a_row_that_can_hardly_be_positive_does_not_make_others_impossible():
     assert problem.model.valid.num_free == 1
 
 
-def test_nearly_equal_kernels_are_equal_or_different_or_refused(subtests):
+def test_equal_actions_are_equal_or_different_or_refused(subtests):
     """Where they are accepted, the truth is the centre plus directions that can be learnt, to all digits that count."""
     for share, seed in itertools.product([1e-15, 1e-13, 1e-11, 1e-10, 1e-8, 1e-7, 1e-6], range(20)):
         with subtests.test(seed=seed, share=share):

@@ -113,7 +113,7 @@ def test_certificates_hold_while_the_parameter_drifts_inside_the_ball(problem):
     same data the plain set loses it: with probability 0.5 it would in 5 of 60 or fewer with probability below 1e-7.
     """
     known, step = adv.truth(problem), np.array([1.0, -0.5])[: problem.model.valid.num_free]
-    off = known.at(known.z @ step)
+    off = known.at_slots(known.z @ step)
     off *= 0.1 / (np.abs(off).sum(-1) / 2).max()
     assert (known.prob + off >= 0).all()
     assert (known.prob - off >= 0).all()
@@ -143,7 +143,7 @@ def test_the_law_of_a_tilt_has_the_largest_mean_within_the_radius(problem):
     known, rng = adv.truth(problem), np.random.default_rng(0)
     predicted = problem.model.valid.rows @ small.inside(problem.model.valid, rng, 1)[0]
     Q = adv.tilt(known, 0.05, adv.Past(0.0, predicted[None], None))
-    rho = known.at(predicted / known.p)
+    rho = known.at_slots(predicted / known.p)
     for x in np.ndindex(Q.shape[:2]):
         mean, law = ref.worst_mean(known.prob[x], rho[x], 0.05)
         assert Q[x] == pytest.approx(law, abs=1e-12)
