@@ -34,8 +34,6 @@ bound, and all values in between, is a lower bound (`least_loss`). With it, the 
 without computing those that cannot be it.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -170,10 +168,10 @@ Two = tuple[Float[np.ndarray, " B"], Float[np.ndarray, " B"]]
 class Doubt(NamedTuple):
     """From a state or (s,a) on: the divergence, the probability to leave the comparison, D, and the loss G."""
 
-    kappa: Float[np.ndarray, S * A]
-    hit: Float[np.ndarray, S * A]
-    D: Float[np.ndarray, S * A]
-    G: Float[np.ndarray, S * A]
+    kappa: Float[np.ndarray, "S *A"]
+    hit: Float[np.ndarray, "S *A"]
+    D: Float[np.ndarray, "S *A"]
+    G: Float[np.ndarray, "S *A"]
 
 
 def largest_loss(

@@ -17,8 +17,6 @@ in closed form: with counts N of m outcomes,
     log Q = log G(m/2) - log G(m/2 + sum N) + sum_j [log G(1/2 + N_j) - log G(1/2)].
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import NamedTuple

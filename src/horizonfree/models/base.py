@@ -13,8 +13,6 @@ The rest of the library uses a model class through these alone. Methods marked "
 and run inside compiled JAX programs; everything else is NumPy.
 """
 
-from __future__ import annotations
-
 import abc
 import math
 from bisect import bisect_left
@@ -145,7 +143,7 @@ class Model(abc.ABC):
         """An online estimate, cheap enough for every episode; traced."""
 
     @abc.abstractmethod
-    def confidence(self, evidence: OwnEvidence, delta: float) -> Confidence:
+    def confidence(self, evidence: OwnEvidence, delta: float) -> "Confidence":
         """The confidence set of the evidence at 1 - delta."""
 
     @abc.abstractmethod
@@ -168,18 +166,18 @@ class Model(abc.ABC):
         """
         return may_stay(self.space)
 
-    def robust_confidence(self, evidence: OwnEvidence, delta: float) -> Callable[[Any], Confidence]:
+    def robust_confidence(self, evidence: OwnEvidence, delta: float) -> "Callable[[Any], Confidence]":
         """The confidence set as a function of the misspecification; what does not depend on it is computed once."""
         raise OptionError(NO_RADII)
 
-    def with_rewards(self, rewards: Float[np.ndarray, "F H S A"]) -> Model:
+    def with_rewards(self, rewards: Float[np.ndarray, "F H S A"]) -> "Model":
         """The class with sharper certificates for these rewards, declared before the first episode."""
         raise OptionError(
             "rewards= declares rewards before the first episode; the certificates of this class hold for every reward "
             "alike: leave it out, and plan for them afterwards"
         )
 
-    def restricted_to(self, states: Int[np.ndarray, " m"], parameter: Any) -> tuple[Model, Any]:
+    def restricted_to(self, states: Int[np.ndarray, " m"], parameter: Any) -> tuple["Model", Any]:
         """The class on these states, which no episode leaves, and a parameter (or None) of it there."""
         raise OptionError("this class of models cannot be restricted to a part of its states")
 
@@ -257,7 +255,7 @@ class Confidence(Described, abc.ABC):
         raise OptionError("intervals of transition probabilities are known for mixtures and tables only")
 
     @abc.abstractmethod
-    def lifted(self, lift: Lift) -> Confidence:
+    def lifted(self, lift: Lift) -> "Confidence":
         """The confidence set on lifted states (mdp/events.py); an error where nothing is proved of them."""
 
     @abc.abstractmethod
@@ -282,12 +280,12 @@ class Confidence(Described, abc.ABC):
         """About how many more episodes like those so far bring eps to the target; infinite where that is not known."""
 
     @abc.abstractmethod
-    def after(self, times: float) -> tuple[Confidence, float]:
+    def after(self, times: float) -> tuple["Confidence", float]:
         """The forecast: about the confidence set of `times` as much data with the same estimate, and how many more
         episodes those are. `more_episodes` is its inverse for eps.
         """
 
-    def episodes_until(self, is_enough: Callable[[Confidence], bool]) -> float:
+    def episodes_until(self, is_enough: Callable[["Confidence"], bool]) -> float:
         """About how many more episodes like those so far are enough, by `after`; infinite if 10,000 times are not."""
         if not is_enough(self.after(FORECAST_TIMES[-1])[0]):
             return math.inf

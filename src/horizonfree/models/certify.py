@@ -7,8 +7,6 @@ explorer, and all together: on one event of probability 1 - delta every one of t
 a total in [0,1] on every trajectory.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace

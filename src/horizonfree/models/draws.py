@@ -10,8 +10,6 @@ where the sum ends by Geyer's initial monotone sequence (Vehtari et al. 2021, Ra
 localization: an improved R-hat, Bayesian Analysis 16). R-hat below 1.01 counts as converged, as is advised there.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 

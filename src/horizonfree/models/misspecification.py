@@ -14,8 +14,6 @@ that they are drawn from, and allows sharper sets. Q lives on the possible succe
 docs/robust.md has the proofs.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

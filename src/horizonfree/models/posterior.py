@@ -5,8 +5,6 @@ of posterior probability 0.95 with probability 0.95, on average over that prior;
 guaranteed (experiments/calibration measures it). NumPy in, NumPy out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +36,7 @@ class Posterior(ReprMixin):
     """
 
     model: Model
-    parameters: Float[np.ndarray, D * parameter]
+    parameters: Float[np.ndarray, "D *parameter"]
     prior: str
     seed: int
     episodes: int

@@ -8,8 +8,6 @@ integer table [H, S] or action probabilities [H, S, A]; a one-hot table of proba
 as the integer table.
 """
 
-from __future__ import annotations
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -71,7 +69,7 @@ def greedy(Q: Float[Array, "S A"], slack: float = 0.0) -> tuple[Float[Array, " S
     return Q.max(axis=-1), jnp.where(is_best, jnp.arange(A, dtype=jnp.int32), A).min(axis=-1)
 
 
-def significant(x: Float[Array, ...], axis: int | None = None) -> Float[Array, ...]:
+def significant(x: Float[Array, "..."], axis: int | None = None) -> Float[Array, "..."]:
     """x with zeros for what is rounding beside its largest entry along the axis."""
     return jnp.where(jnp.abs(x) > TIE * jnp.abs(x).max(axis=axis, keepdims=True), x, 0.0)
 
@@ -117,7 +115,7 @@ class Sampler(eqx.Module):
     cumulative: Float[Leaf, "S A n"]
 
     @classmethod
-    def of(cls, kernel: Kernel) -> Sampler:
+    def of(cls, kernel: Kernel) -> "Sampler":
         """Prepare a kernel; traceable."""
         prob = jnp.maximum(kernel.prob, 0)
         cumulative = jnp.cumsum(prob, axis=-1)

@@ -10,8 +10,6 @@ delta: the curve by the three sets of docs/robust.md, which share delta, the cer
 all of delta. Either may be smaller; texts say which method they refer to.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass

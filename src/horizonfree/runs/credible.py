@@ -3,8 +3,6 @@
 Computed when it is asked for, so that a plan itself stays cheap. Labelled "not proved" wherever it is shown.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -63,7 +61,7 @@ class Credible:
         result: Posterior = self.run.posterior()
         return result
 
-    def under(self, posterior: Posterior | None) -> Credible:
+    def under(self, posterior: Posterior | None) -> "Credible":
         """The answer under another posterior of the run."""
         if posterior is None:
             return self

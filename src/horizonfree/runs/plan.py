@@ -1,7 +1,5 @@
 """Answers of a run: a plan for one reward, and the comparison of two policies."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
@@ -117,7 +115,7 @@ class Plan(ReprMixin):
         lines.append(("time in", ", ".join(times)))
         return ReprTable(f"Plan for {len(self.policy)} steps from {first}", lines)
 
-    def to_pandas(self) -> pandas.DataFrame:
+    def to_pandas(self) -> "pandas.DataFrame":
         """One row for each step (from 0) and state: the action, and the probability to be there."""
         step, state = (x.ravel() for x in np.indices(self.policy.shape[:2]))
         actions = self.policy if self.policy.ndim == 2 else self.policy.argmax(axis=-1)
@@ -142,7 +140,7 @@ class Plan(ReprMixin):
         choice = self.policy[h, number_of(self.layout, "states", state, S)]
         return int(choice if choice.ndim == 0 else choice.argmax())
 
-    def rollout(self, env: Any, *, seed: int = 0, encode: Callable[[Any], int] | None = None) -> Rollout:
+    def rollout(self, env: Any, *, seed: int = 0, encode: Callable[[Any], int] | None = None) -> "Rollout":
         """One episode of a Gymnasium environment under this policy, from wherever it starts.
 
         encode: observation -> state, as for `explore`. The rewards are those of the environment.

@@ -53,8 +53,6 @@ episodes keeps the sums of those m apart (`gram_at`, `cross_at`); until then it 
 `Evidence` has fixed shapes: it can be carried by a scan and mapped over seeds (learner.py).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import partial

@@ -18,8 +18,6 @@ the lemma with one feature that is 1, R = 1, for every V at once. The estimate i
 probability 1 - delta/2. Where the two contradict each other, the class is wrong, but with probability delta.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 
@@ -97,7 +95,7 @@ class LinearConfidence(Confidence):
         is_contradicted = result.is_refuted | other.is_refuted | (low > high + CONTRADICTION_TOLERANCE)
         return Bounds(result.value, low, high, gaps, is_contradicted)
 
-    def lifted(self, lift: Lift) -> LinearConfidence:
+    def lifted(self, lift: Lift) -> "LinearConfidence":
         """Radii are for values of states alone."""
         raise OptionError(
             "events, the distribution of a total, and transition= that is not of the form g(s, a) + f(s') need states "
@@ -169,7 +167,7 @@ class LinearConfidence(Confidence):
             return float(math.ceil(used * ((eps / target) ** 2 - 1)))
         return max(0.0, math.ceil(self.needed(target) - seen))
 
-    def after(self, times: float) -> tuple[LinearConfidence, float]:
+    def after(self, times: float) -> tuple["LinearConfidence", float]:
         """Widths shrink like 1/sqrt(times); pairs of which nothing is known, and vacuous gaps, do not change."""
         root = math.sqrt(times)
 

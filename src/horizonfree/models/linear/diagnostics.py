@@ -1,7 +1,5 @@
 """What reports show of a linear MDP."""
 
-from __future__ import annotations
-
 import numpy as np
 from jaxtyping import Float
 

@@ -6,8 +6,6 @@ scaled to sum to one.
 `violation` tests membership in the confidence set, with the formulas of bounds.py.
 """
 
-from __future__ import annotations
-
 from itertools import product
 
 import jax.numpy as jnp

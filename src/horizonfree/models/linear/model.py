@@ -16,8 +16,6 @@ independent. In coordinates in which phi [SA, d] has orthonormal columns (`white
 sqrt(SA) for V in [0,1]^S: there tolerances mean the same for all features.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -83,7 +81,7 @@ class LinearModel(Model):
             "probabilities is drawn above.",
         )
 
-    def with_rewards(self, rewards: Float[np.ndarray, "F H S A"]) -> LinearModel:
+    def with_rewards(self, rewards: Float[np.ndarray, "F H S A"]) -> "LinearModel":
         """The class with these rewards declared, which are set to 0 where no episode can be."""
         masked = np.where(occupied_states(self.space)[..., None], rewards, 0.0)
         return replace(self, declared=masked)

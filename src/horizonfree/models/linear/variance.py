@@ -17,8 +17,6 @@ V*_{h+1} lies in [lo, up] by then, so Y_t <= up(s'_t) - min lo. A goal of value 
 docs/linear.md, section 5, has the proof.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from itertools import product
@@ -74,7 +72,7 @@ class SecondMoments:
         result: np.ndarray = basis * scales[widths.argmin()]
         return result
 
-    def after(self, times: float) -> SecondMoments:
+    def after(self, times: float) -> "SecondMoments":
         """With so many times the data."""
         root = math.sqrt(times)
         return replace(self, X=self.X / root, inverse=self.inverse / root, counts=self.counts * times)

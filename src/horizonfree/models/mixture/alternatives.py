@@ -11,8 +11,6 @@ the variational bound; a <- 1/2 + sum_r N_r c_ri e_i / sum_j c_rj e_j raises it.
 rows of every kind of pair (pairs with the same rows), in closed form.
 """
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 

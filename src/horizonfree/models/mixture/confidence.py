@@ -5,8 +5,6 @@ suboptimality bound that follows. The e-process with the smallest uniform gap is
 plan with, and its eps bounds the gap of such a plan for every reward at once. docs/certificates.md has the proofs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -128,7 +126,7 @@ class MixtureConfidence(Confidence):
         used = int(self.episodes) - int(self.starts[self.bet])
         return max(0.0, math.ceil(used * (behind / (-math.log1p(-(target**2)) / 2) - 1)))
 
-    def after(self, times: float) -> tuple[MixtureConfidence, float]:
+    def after(self, times: float) -> tuple["MixtureConfidence", float]:
         """The ellipsoid shrinks like 1/sqrt(times), divergences like 1/times, with the data of the e-process."""
         used = int(self.episodes) - int(self.starts[self.bet])
         root = math.sqrt(times)
@@ -211,7 +209,7 @@ class MixtureConfidence(Confidence):
         """The confidence set projected on every entry."""
         return entry_intervals(self.space, self.valid, self.ball)
 
-    def lifted(self, lift: Lift) -> MixtureConfidence:
+    def lifted(self, lift: Lift) -> "MixtureConfidence":
         """kappa and hit, maxima over all policies, depend on the rows alone and stay valid.
 
         `eps` does not: the choice theorem charges nothing where two actions have the same law, and a lifted state

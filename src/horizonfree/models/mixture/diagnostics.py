@@ -1,7 +1,5 @@
 """What reports show of a mixture: earlier moments, uncertainties, and the parameter with its intervals."""
 
-from __future__ import annotations
-
 import numpy as np
 from jaxtyping import Bool, Float
 

@@ -20,8 +20,6 @@ plane that separates the two is one of
 The first holds for any u_b, as f is convex: no rounding in u_b matters.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 

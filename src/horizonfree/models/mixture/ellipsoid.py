@@ -34,8 +34,6 @@ parameter in it has row r between p_r (1 - below_r) and p_r (1 + above_r). Rows 
 known probability; rows of unreachable states may have any.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -189,7 +187,7 @@ def compare(space: Space, valid: ValidSet, ball: Ellipsoid) -> DivergenceBound:
     return DivergenceBound(step, nowhere, np.zeros_like(valid.free))
 
 
-def at_slots(x: Float[np.ndarray, R * q], row_of: Int[np.ndarray, "S A n"]) -> Float[np.ndarray, "S A n *q"]:
+def at_slots(x: Float[np.ndarray, "R *q"], row_of: Int[np.ndarray, "S A n"]) -> Float[np.ndarray, "S A n *q"]:
     """Each slot's entry of an array over rows; zero for padding."""
     result: np.ndarray = np.concatenate([x, np.zeros_like(x[:1])])[row_of]
     return result

@@ -29,8 +29,6 @@ A predictor that stands for a quarter more episodes loses about q/2 (1/4 - log(5
 that learns after every episode; over the episodes from K/5 to K that is q/10.
 """
 
-from __future__ import annotations
-
 from dataclasses import field
 
 import numpy as np

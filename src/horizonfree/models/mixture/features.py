@@ -7,8 +7,6 @@ literally, such an error would be one more constraint and seem to determine thet
 normalised, and other features with such errors are refused.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

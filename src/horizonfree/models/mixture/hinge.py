@@ -14,8 +14,6 @@ J is convex in y with slopes in [0, 1]: on a grid, chords between the points, J(
 after the last are bounds from above. docs/certificates.md has the proofs.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass

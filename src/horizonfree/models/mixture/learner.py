@@ -17,8 +17,6 @@ E tr(F^-1 G) <= T for every policy, and no design of K episodes has T < q/K (Kie
 equivalence of two extremum problems").
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import jax
@@ -219,7 +217,7 @@ def _by_table(valid: ValidSet, evidence: MixtureEvidence, seen: _Transitions) ->
     return (at_slot + KT_PSEUDO_COUNT) / (before.sum(-1) + KT_PSEUDO_COUNT * slots)
 
 
-def _log_of(p: Float[Array, H * i], is_possible: Bool[Array, H * one]) -> Float[Array, "*i"]:
+def _log_of(p: Float[Array, "H *i"], is_possible: Bool[Array, "H *one"]) -> Float[Array, "*i"]:
     """The logarithm of the likelihood of what was possible."""
     return jnp.log(jnp.where(is_possible, p, 1.0)).sum(0)
 

@@ -11,8 +11,6 @@ Theta is taken as the parameters that are valid on reachable rows; on rows of un
 show, theta may be anything.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

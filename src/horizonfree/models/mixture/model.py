@@ -11,8 +11,6 @@ for small b, since ranks are computed on the scale of 1.
 `unit` remembers b: features as given = unit * phi, parameters as given = theta / unit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -122,7 +120,7 @@ class MixtureModel(Model):
 
     def restricted_to(
         self, states: Int[np.ndarray, " m"], parameter: Float[np.ndarray, " d"] | None
-    ) -> tuple[MixtureModel, Float[np.ndarray, " d"] | None]:
+    ) -> tuple["MixtureModel", Float[np.ndarray, " d"] | None]:
         """The features of these states, and the same parameters."""
         phi, valid = np.asarray(self.phi)[states], restricted_valid(self.valid, states)
         space = restricted_space(self.space, states)

@@ -13,8 +13,6 @@ are uniform after whitening by a Hessian, then twice by the covariance of the wa
 until split R-hat and the effective sample size say that they have converged (models/draws.py).
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from functools import cache

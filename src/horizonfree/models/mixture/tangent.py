@@ -21,8 +21,6 @@ pass needs the pairs (g, s) from which g can still be reached, and one zero rewa
 by 100 cells with H = 50 these are, on average over g, 4,300 of 500,000 pairs of a step and a state.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -255,7 +253,7 @@ def advantages(
     return (V, J, B, R), np.where(is_own, 0.0, advantage)
 
 
-def average_over_actions(x: Float[np.ndarray, "S A *k"], pi: Choice) -> Float[np.ndarray, S * k]:
+def average_over_actions(x: Float[np.ndarray, "S A *k"], pi: Choice) -> Float[np.ndarray, "S *k"]:
     """x at the actions that a policy takes."""
     result: np.ndarray = x[np.arange(len(pi)), pi] if pi.ndim == 1 else np.einsum("sa,sa...->s...", pi, x)
     return result

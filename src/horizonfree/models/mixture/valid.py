@@ -11,8 +11,6 @@ transition shows them. This needs q = d - 1: otherwise several parameters of The
 them may have negative weights while others have not.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from functools import partial
 from typing import Any

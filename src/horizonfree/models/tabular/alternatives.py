@@ -1,7 +1,5 @@
 """Bets of richer classes against a tabular MDP: a separate table for each part of the transitions."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

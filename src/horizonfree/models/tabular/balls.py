@@ -18,8 +18,6 @@ every entry has kl(c_i, p_i) <= eps, the divergence of coins (data processing), 
 proportion attains it. Successors outside the centre have at most the leak 1 - exp(-eps) of the mass.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,7 +105,7 @@ class Balls:
     copies: Int[np.ndarray, "S A"] | None = None
     copy_size: int = 0
 
-    def lifted(self, lift: Lift) -> Balls:
+    def lifted(self, lift: Lift) -> "Balls":
         """On lifted states: every pair has the ball of the one that it lifts."""
         succ, prob, eps, is_open = (
             lift.lists(self.succ),

@@ -17,8 +17,6 @@ The blocks are multiplied by sqrt(eps w), so that chi is a norm. A pair that the
 own g alone, of which only the norm is needed. docs/tabular.md has the proofs.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -90,7 +88,7 @@ class Expansion:
     pairs: Int[np.ndarray, "X 2"]
 
     @classmethod
-    def of(cls, space: Space, balls: Balls, pairs: Int[np.ndarray, "X 2"]) -> Expansion:
+    def of(cls, space: Space, balls: Balls, pairs: Int[np.ndarray, "X 2"]) -> "Expansion":
         """Prepared for any reward; pairs have blocks where all of these fit into memory."""
         S, A, C = balls.succ.shape
         if S * A * C * len(pairs) * C > MAX_GRADIENT_SIZE:

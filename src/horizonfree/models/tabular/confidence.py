@@ -17,8 +17,6 @@ of the centre to meet another successor at one of them,
 The last transition touches no reward. docs/tabular.md, section 4, has the proofs.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -205,7 +203,7 @@ class TabularConfidence(Confidence):
         return np.sqrt(self.balls.eps / 2)
 
     @np.errstate(all="ignore")
-    def lifted(self, lift: Lift) -> TabularConfidence:
+    def lifted(self, lift: Lift) -> "TabularConfidence":
         """The confidence of lifted states (mdp/events.py): one ball for every pair, though some are the same."""
         own, (S, A, _) = self.balls, self.balls.succ.shape
         visits = np.zeros((S, A), self.visits.dtype)
@@ -295,7 +293,7 @@ class TabularConfidence(Confidence):
             return max(0.0, math.ceil(self.episodes * (min(times) - 1)))
         return max(0.0, math.ceil(self.needed(target) - self.episodes))
 
-    def after(self, times: float) -> tuple[TabularConfidence, float]:
+    def after(self, times: float) -> tuple["TabularConfidence", float]:
         """Balls shrink like 1/times, eps like its square root; pairs of which nothing is known stay so."""
         balls, together = replace(self.balls, eps=self.balls.eps / times), self.joint.after(times)
         by_kappa = math.sqrt(-math.expm1(-2 * self.uniform.kappa / times))

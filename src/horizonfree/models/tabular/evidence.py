@@ -5,8 +5,6 @@ ladder of starts. Those that were declared are stored, as every class does, and 
 evidence.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -15,8 +15,6 @@ at least exp(-budget max m_x/(n_x - 1)); m_x is at most what shortest paths allo
 proofs.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 
@@ -65,7 +63,7 @@ class Joint:
     budget: float
     exponent: float
 
-    def after(self, times: float) -> Joint:
+    def after(self, times: float) -> "Joint":
         """With so many times the data."""
         return replace(self, weight=self.weight * times, exponent=self.exponent / times)
 

@@ -1,7 +1,5 @@
 """The traced part of tabular MDPs: counts of transitions."""
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 from jaxtyping import Bool
 

@@ -6,8 +6,6 @@ terminal state is one whose only successor is itself. Where any state may follow
 action (mdp/policies.py) is no pair of its own: it has the counts and the ball of the action that replaces it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -95,7 +93,7 @@ class TabularModel(Model):
 
     def restricted_to(
         self, states: Int[np.ndarray, " m"], parameter: Float[np.ndarray, "S A n"] | None
-    ) -> tuple[TabularModel, Float[np.ndarray, "m A n"] | None]:
+    ) -> tuple["TabularModel", Float[np.ndarray, "m A n"] | None]:
         """The model on these states; a state in which episodes can only end has one successor, in its first slot."""
         space = restricted_space(self.space, states)
         is_acting, is_first = np.asarray(space.reachable)[:, None, None], np.arange(space.succ.shape[2]) == 0

@@ -6,8 +6,6 @@ exactly, as the likelihood of a table is a product over pairs. Draws are indepen
 underflow, so logarithms are drawn: log Gamma(a) has the law of log Gamma(a + 1) + log(U) / a, U uniform on (0, 1).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

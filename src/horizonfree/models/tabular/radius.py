@@ -23,8 +23,6 @@ The first terms are summed; from y = z + HEAD on the asymptotic series are exact
 1964, 6.1.41, 6.3.18, 6.4.12), and what cancels in them is cancelled by hand.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

@@ -15,8 +15,6 @@ V* is the best value over all policies, with memory, and the laws may depend on 
 of state and step.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -200,7 +198,7 @@ class RobustTabularConfidence(Confidence):
         """How far P* may be from the frequencies, in total variation."""
         return np.asarray(np.sqrt(self.laws.balls.eps / 2) + self.laws.xi)
 
-    def lifted(self, lift: Lift) -> RobustTabularConfidence:
+    def lifted(self, lift: Lift) -> "RobustTabularConfidence":
         """The same laws: a lifted pair has that of the pair which it lifts, and they may depend on the past anyway."""
         own = self.laws
         laws = Laws(lift.space, own.balls.lifted(lift), lift.of(own.xi), lift.of(own.zeta))
@@ -252,7 +250,7 @@ class RobustTabularConfidence(Confidence):
                 return float(math.ceil(episodes))
         return math.inf
 
-    def after(self, times: float) -> tuple[RobustTabularConfidence, float]:
+    def after(self, times: float) -> tuple["RobustTabularConfidence", float]:
         """eps and xi of so many times the visits."""
         visits = self.visits * times
         laws = _laws(self.space, self.laws, self.pairs, (visits, self.seen, self.possible), self.delta)

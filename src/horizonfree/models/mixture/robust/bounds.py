@@ -26,8 +26,6 @@ threshold: the KL then gains the mass that Q may have there, at most sum p b (or
 pair is one at which the comparison stops.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -178,7 +176,7 @@ def robust_bounds(around: Laws, reward: Float[np.ndarray, "H S A"], policy: Poli
 
 
 def _ends(
-    around: Laws, f: Float[np.ndarray, S * k]
+    around: Laws, f: Float[np.ndarray, "S *k"]
 ) -> tuple[Float[np.ndarray, "S A *k"], Float[np.ndarray, "S A *k"]]:
     """The smallest and the largest of functions over what can follow each pair."""
     S, A, _ = around.is_slot.shape

@@ -4,8 +4,6 @@ Everything is as in a plain confidence, for every system that the assumption all
 theta_star, one gap for every reward, and bounds for single rewards. docs/robust.md has the proofs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -140,7 +138,7 @@ class RobustConfidence(Confidence):
         """Unknown: what is lost by the radii does not fall with the episodes."""
         return math.inf
 
-    def after(self, times: float) -> tuple[RobustConfidence, float]:
+    def after(self, times: float) -> tuple["RobustConfidence", float]:
         """Unknown."""
         return self, math.inf
 
@@ -148,7 +146,7 @@ class RobustConfidence(Confidence):
         """By Theorem R6."""
         return robust_bounds(self, reward, policy)
 
-    def lifted(self, lift: Lift) -> RobustConfidence:
+    def lifted(self, lift: Lift) -> "RobustConfidence":
         """Laws that depend on the whole past may lead from one state to others with any payment."""
         raise OptionError(
             "events, the distribution of a total, and transition= that is not of the form g(s, a) + f(s') need states "

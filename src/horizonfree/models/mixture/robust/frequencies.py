@@ -14,8 +14,6 @@ depend on a pair only through its kind and its successors; a grid of thousands o
 Successors of a pair are the slots whose row is positive for some parameter in Theta.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 
@@ -82,7 +80,7 @@ class Frequencies(NamedTuple):
         np.minimum.at(high, self.row, (self.high + self.zeta) / self.times)
         return low, high
 
-    def within(self, kinds: PairKinds) -> Frequencies:
+    def within(self, kinds: PairKinds) -> "Frequencies":
         """The classes with the radii of these kinds, on which intervals do not depend."""
         kind, _, which, _ = _classes(kinds)
         return self._replace(zeta=_largest(kinds.zeta[kind], which, len(self.row)))

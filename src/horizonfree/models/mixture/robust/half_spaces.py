@@ -24,8 +24,6 @@ best one u is P f + sqrt(2 eps Var_P f) + O(eps), and sqrt(eps/2) = zeta: never 
 f differs on unlikely successors only.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -15,8 +15,6 @@ for all d_ij = (z_i/p_i - z_j/p_j)/((1-a_i)(1-a_j)): by Cauchy and Schwarz sum_t
 Delta). It grows with zeta times a quantity of first order, so theta is known to O(zeta) and not to sqrt(zeta).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

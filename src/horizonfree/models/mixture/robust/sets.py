@@ -20,8 +20,6 @@ omega_0 |u|^2 + sum omega_r (z_r'u)^2 / w_r^2 <= 1: an ellipsoid. Titterington's
 smallest volume.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import cache
