@@ -132,15 +132,8 @@ def explore(problem: hf.Problem, zeta: float, adversary: str, episodes: int) -> 
                 count = jnp.int32(min(last - done, BLOCK))
                 progress, _ = _block(explorer, model, sampler, None, key, progress, count, BLOCK)
         final = to_numpy(progress)
-        return hf.Run(
-            problem,
-            ExplorerSpec.of(explorer),
-            seed,
-            final.evidence,
-            final.state,
-            {},
-            is_simulated=False,
-        )
+        spec = ExplorerSpec.of(explorer)
+        return hf.Run(problem, spec, seed, final.evidence, final.state, {}, is_simulated=False)
 
 
 def best_means(kernel: Kernel, f: np.ndarray, zeta: float) -> np.ndarray:

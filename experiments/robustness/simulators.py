@@ -73,15 +73,8 @@ def explore(problem: hf.Problem, P: np.ndarray, seed: int) -> hf.Run:
             count = jnp.int32(min(EPISODES - done, BLOCK))
             progress, _ = _block(explorer, model, sampler, None, jax.random.key(seed), progress, count, BLOCK)
         final = to_numpy(progress)
-        return hf.Run(
-            problem,
-            ExplorerSpec.of(explorer),
-            seed,
-            final.evidence,
-            final.state,
-            {},
-            is_simulated=False,
-        )
+        spec = ExplorerSpec.of(explorer)
+        return hf.Run(problem, spec, seed, final.evidence, final.state, {}, is_simulated=False)
 
 
 def row(problem: hf.Problem, N: int, seed: int, *, is_declared: bool) -> dict:

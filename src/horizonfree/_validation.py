@@ -291,8 +291,8 @@ def calling(where: str, usage: str = "") -> Iterator[None]:
 
 def did_you_mean(name: Any, names: Iterable[str]) -> str:
     """ "; did you mean 'x'?" where a name is close to one of these, else an empty text."""
-    suggestion = closest(name, names) if isinstance(name, str) else None
-    return f"; did you mean {suggestion!r}?" if suggestion is not None and suggestion != name else ""
+    nearest = closest(name, names) if isinstance(name, str) else None
+    return f"; did you mean {nearest!r}?" if nearest is not None and nearest != name else ""
 
 
 def closest(name: str, names: Iterable[str]) -> str | None:

@@ -43,7 +43,7 @@ from jaxtyping import Bool, Float
 
 from horizonfree._arrays import Array
 from horizonfree.mdp.space import Kernel, Space, occupied_states
-from horizonfree.planning.induction import largest_of_actions, largest_totals, occupied_blocks
+from horizonfree.planning.induction import largest_totals, occupied_blocks, row_maxima
 
 STOP_THRESHOLDS = (
     math.inf,
@@ -199,7 +199,7 @@ def largest_loss(
                 G=np.minimum(mean.G + of_G, 1.0),
             )
             of_all, of_two = _eps_of_policies(doubt, choices[s])
-            most = Doubt(*(largest_of_actions(x) for x in doubt))
+            most = Doubt(*(row_maxima(x) for x in doubt))
             now[s] = np.stack(most._replace(G=np.minimum(of_all, np.maximum(of_two, most.G))), -1)
         after = now
     return float(space.at_start(after[:, -1]))
@@ -226,7 +226,7 @@ def _eps_of_policies(
 ) -> tuple[Float[np.ndarray, " S"], Float[np.ndarray, " S"]]:
     """eps of all policies, and the largest eps over two actions that do not do the same (0 where all do)."""
     distances = now[:3]  # kappa, hit, D
-    of_all = _eps(*((x, x) for x in map(largest_of_actions, distances)))
+    of_all = _eps(*((x, x) for x in map(row_maxima, distances)))
     of_two = _eps(*(_two_largest(x, choices) for x in distances))
     return of_all, np.where(choices.sum(-1) > 1, of_two, 0.0)
 

@@ -29,6 +29,7 @@ from horizonfree.guarantees.e_processes import EProcesses
 from horizonfree.mdp.events import Lift
 from horizonfree.mdp.rewards import StateRewards
 from horizonfree.mdp.space import Kernel, Space, Trajectory, may_stay
+from horizonfree.planning.induction import row_maxima
 
 # Actions [H, S], or their probabilities [H, S, A].
 Policy: TypeAlias = Int[np.ndarray, "H S"] | Float[np.ndarray, "H S A"]
@@ -405,8 +406,7 @@ def opnorm(M: Float[np.ndarray, "*b q q"]) -> Float[np.ndarray, "*b"]:
     """An upper bound on the largest |eigenvalue| of symmetric matrices: tr(M^16)^(1/16), at most q^(1/16) times it."""
     if M.shape[-1] == 0:
         return np.zeros(M.shape[:-2])
-    # the maximum along a first axis takes NumPy a tenth of the time
-    scale = np.ascontiguousarray(abs(M).reshape(-1, M.shape[-1] ** 2).T).max(0).reshape(M.shape[:-2])
+    scale = row_maxima(abs(M).reshape(-1, M.shape[-1] ** 2)).reshape(M.shape[:-2])
     power = M / np.where(scale > 0, scale, 1.0)[..., None, None]
     for _ in range(3):
         power = power @ power

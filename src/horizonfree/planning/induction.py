@@ -81,8 +81,8 @@ def greedy(
     return Q.max(-1), nearly_best(Q, -1, slack).argmax(-1).astype(np.int32)
 
 
-def largest_of_actions(x: Float[np.ndarray, "S A"]) -> Float[np.ndarray, " S"]:
-    """The maximum over actions; with the states side by side, NumPy takes a tenth of the time."""
+def row_maxima(x: Float[np.ndarray, "R k"]) -> Float[np.ndarray, " R"]:
+    """x.max(-1) of many short rows; transposed first, NumPy takes a tenth of the time."""
     result: np.ndarray = np.ascontiguousarray(x.T).max(0)
     return result
 
@@ -171,7 +171,7 @@ def largest_totals(
             return np.asarray(reward + kernel.expect(best.V[0]))
     Q: np.ndarray = np.minimum(reward, cap)
     for _ in range(steps - 1):
-        Q = np.minimum(reward + kernel.expect(largest_of_actions(Q)), cap)
+        Q = np.minimum(reward + kernel.expect(row_maxima(Q)), cap)
     return Q
 
 

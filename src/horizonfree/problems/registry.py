@@ -143,9 +143,9 @@ def make(name: str, /, **parameters: Any) -> Problem:
 def refuse_text(name: str, function: str) -> None:
     """An error for a text in place of the problem of `hf.explore`, `hf.compare` or `hf.explore_many`."""
     env_id = name.removeprefix("gymnasium:")
-    suggestion = closest(env_id, problems())
-    if suggestion is not None:
-        build = f"hf.make({suggestion!r})"
+    nearest = closest(env_id, problems())
+    if nearest is not None:
+        build = f"hf.make({nearest!r})"
     elif function == "explore":
         build = f"gymnasium.make({env_id!r})"
     else:

@@ -211,7 +211,7 @@ class Bins:
                     f"bins[{name!r}]: no state or action is made of this column; {suggestion(str(name), used_names)}; "
                     "name the columns of a state with columns={'state': [..]}"
                 )
-        self.bins, self.found = settings, columns
+        self.bins, self.columns = settings, columns
         self.notes: list[str] = []
         self.assumes: list[str] = []
         self._edges: dict[str, Float[np.ndarray, " n"]] = {}
@@ -247,8 +247,8 @@ class Bins:
 
     def labels(self, table: Source, role: str) -> Labels:
         """The labels of a role, binned where that is asked for."""
-        names = self.found[role]
-        like = self.found["state"] if role == "next_state" else names
+        names = self.columns[role]
+        like = self.columns["state"] if role == "next_state" else names
         if len(like) != len(names):
             raise OptionError(
                 f"next_state has {len(names)} columns and state has {len(like)}; name as many, in the same order, or "

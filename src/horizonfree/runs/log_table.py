@@ -225,8 +225,8 @@ def labels_of(array: np.ndarray, name: str, categories: list[Any] | None = None)
     code[~is_missing] = which
     if categories is None:
         return Labels(code, labels)
-    as_numbers = _as_numbers([_text(x) for x in categories])
-    return Labels(Labels(code, labels).recoded(as_numbers), as_numbers, is_complete=True)
+    category_labels = _as_numbers([_text(x) for x in categories])
+    return Labels(Labels(code, labels).recoded(category_labels), category_labels, is_complete=True)
 
 
 def _text(x: Any) -> str:

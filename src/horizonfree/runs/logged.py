@@ -59,13 +59,13 @@ def num_repeated(
     weights = rng.integers(2**63, size=2 * H + 1, dtype=np.uint64)
     keys = rows.astype(np.uint64) @ weights  # a hash of each episode
     _, first, block, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
-    episode_log_p = _log_probability(s[first], a[first], is_seen[first], counts)
+    distinct_log_p = _log_probability(s[first], a[first], is_seen[first], counts)
     k, threshold = math.gcd(*counts.tolist()), math.log(FALSE_ALARM)
-    if k > 1 and episode_log_p.sum() < threshold and -(len(counts) - 1) * math.log(k) < threshold:
+    if k > 1 and distinct_log_p.sum() < threshold and -(len(counts) - 1) * math.log(k) < threshold:
         return int(K - K // k)
     rare = threshold - 2 * math.log(K)
-    block_log_p = episode_log_p[block]
-    log_p = np.cumsum(np.r_[0.0, block_log_p])
+    episode_log_p = distinct_log_p[block]
+    log_p = np.cumsum(np.r_[0.0, episode_log_p])
     steps, width = np.zeros(K + 1, int), 1  # +1 at the first episode of a copied block, -1 after its last
     while True:
         starts = np.flatnonzero(log_p[width:] - log_p[:-width] < rare)
@@ -73,7 +73,7 @@ def num_repeated(
         # compared by number of the episode, not by place in `starts`
         copies = starts[starts >= starts[earliest[which]] + width]
         # A rare block contains an episode this rare. Likelier ones at its ends may agree with others by chance.
-        rarer = np.flatnonzero(block_log_p < rare / (2 * width))
+        rarer = np.flatnonzero(episode_log_p < rare / (2 * width))
         np.add.at(steps, rarer[np.searchsorted(rarer, copies)], 1)
         np.add.at(steps, rarer[np.searchsorted(rarer, copies + width) - 1] + 1, -1)
         if 4 * width > K:
@@ -215,7 +215,7 @@ def _rows(space: Space, episodes: Any) -> Episodes:
     if not isinstance(episodes, (tuple, list)) or len(episodes) != 2:
         raise ShapeError("episodes must be a pair of arrays, states [K, H+1] and actions [K, H]")
     H = space.horizon
-    (s, num_states), (a, num_actions) = (
+    (s, states_per_episode), (a, actions_per_episode) = (
         _pad_rows(x, name) for x, name in zip(episodes, ("states", "actions"))
     )
     if (
@@ -229,15 +229,17 @@ def _rows(space: Space, episodes: Any) -> Episodes:
             f"states has shape {s.shape}, actions {a.shape}; they must be [K, H+1]=(K, {H + 1}) and [K, H]=(K, {H}), "
             "or shorter, with one state more than there are actions"
         )
-    odd = np.flatnonzero(num_states != num_actions + 1)
+    odd = np.flatnonzero(states_per_episode != actions_per_episode + 1)
     if odd.size:
         k = int(odd[0])
         raise ShapeError(
-            f"episode {k} has {num_states[k]} states and {num_actions[k]} actions; "
+            f"episode {k} has {states_per_episode[k]} states and {actions_per_episode[k]} actions; "
             "it must have one state more than actions"
         )
     padding = ((0, 0), (0, H - a.shape[1]))
-    return Episodes(np.pad(s, padding, "edge"), np.pad(a, padding), np.arange(H) < num_actions[:, None])
+    return Episodes(
+        np.pad(s, padding, "edge"), np.pad(a, padding), np.arange(H) < actions_per_episode[:, None]
+    )
 
 
 def _pad_rows(x: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -323,9 +325,9 @@ def _with_ends(
     for episode, h, state in zip(k, last, final):
         s[episode, h:] = state
     j = np.where(j == UNSEEN, UNSEEN, _slots(problem.space, s, a))
-    entries_left = np.argwhere((s[:, :-1] != s[:, 1:]) & np.isin(s[:, :-1], final) & (j != UNSEEN))
-    if entries_left.size:
-        episode, h = entries_left[0]
+    departures = np.argwhere((s[:, :-1] != s[:, 1:]) & np.isin(s[:, :-1], final) & (j != UNSEEN))
+    if departures.size:
+        episode, h = departures[0]
         raise ModelError(
             f"episode {episode} goes on from {problem.state_name(int(s[episode, h]))} at step {h + 1}, but another "
             "episode ended there: these are two states; use hf.Tabular(.., terminal='unknown'), in which every state "

@@ -143,7 +143,7 @@ def difference(
 def at_start(
     around: EllipsoidAround, reward: Float[np.ndarray, "H S A"], policy: Policy
 ) -> tuple[Values, Number]:
-    """Everything at the start, and how far the policy is from optimal under theta_hat in any step and state.
+    """`Values` at the start, and how far the policy is from optimal under theta_hat in any step and state.
 
     Steps and states that no episode can come to do not count (`occupied_blocks`).
     """
